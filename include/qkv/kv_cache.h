@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys and values of the tokens read so far, of one attention layer, so that a new token costs O(context).
+#pragma once
+
+#include <cstdint>
+
+#include "qkv/attention.h"
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+// k and v are given as [batch, n_kv_head, new_len, d]; all sequences of the batch have the same length. Copying a cache
+// copies its contents. Not thread-safe. Misuse throws std::invalid_argument and leaves the cache as it was.
+class KvCache {
+ public:
+  // Holds up to `capacity` tokens, of which the newest `window` are kept when it is full (a rolling cache for models
+  // with a sliding window); window 0 keeps all: appending past the capacity is an error. dtype: f32, bf16 or f16.
+  KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, std::int64_t d_v, std::int64_t capacity,
+          std::int64_t window = 0, DType dtype = DType::f32);
+
+  // Adds the keys and values of new tokens, rounded to the cache's type.
+  void append(const ConstView& k, const ConstView& v);
+
+  std::int64_t size() const noexcept { return size_; }            // tokens held
+  std::int64_t first_key() const noexcept { return first_key_; }  // absolute position of the oldest one held
+  std::int64_t capacity() const noexcept { return capacity_; }
+
+  // The keys and values held, [batch, n_kv_head, size, d], without a copy; valid until the cache next changes.
+  ConstView k() const noexcept;
+  ConstView v() const noexcept;
+
+  void discard_oldest(std::int64_t count);  // 0 <= count <= size
+  void truncate(std::int64_t size);         // keeps the oldest `size` tokens; 0 <= size <= size()
+  void clear() noexcept;                    // as new
+
+  // Attention of the newest q_len tokens, q [batch, n_head, q_len, d_k], whose keys and values are in the cache
+  // already, over all that it holds: causal, bottom-right. Of `options` only scale, softcap, window_left, alibi_slopes,
+  // sinks and path may be set. Gives the bits of a full pass over the same tokens.
+  void attend(const ConstView& q, const AttentionOptions& options, const AttentionResults& results) const;
+
+ private:
+  std::int64_t capacity_ = 0, window_ = 0, size_ = 0, first_key_ = 0, offset_ = 0;
+  Tensor k_, v_;  // [batch, n_kv_head, room, d]; held tokens are rows offset_ ... offset_ + size_
+};
+
+}  // namespace qkv

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays: element types, shapes, strided views (not owning) and tensors (owning). No arithmetic lives here.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace qkv {
+
+enum class DType : std::uint8_t { f32, f64, bf16, f16, i64, i32, boolean };
+
+std::size_t dtype_size(DType dtype) noexcept;          // bytes an element
+std::string_view dtype_name(DType dtype) noexcept;     // "f32", "bf16", ...
+DType dtype_from_name(std::string_view name);          // throws std::invalid_argument
+inline bool is_floating(DType dtype) noexcept { return dtype <= DType::f16; }
+
+// Storage types: two bytes, no arithmetic. Conversion rounds to nearest even, keeps NaN and infinities.
+struct bf16 {
+  std::uint16_t bits = 0;
+};
+struct f16 {
+  std::uint16_t bits = 0;
+};
+float to_f32(bf16 x) noexcept;
+float to_f32(f16 x) noexcept;
+bf16 to_bf16(float x) noexcept;
+f16 to_f16(float x) noexcept;
+
+// The element type of a C++ type: dtype_of<float> == DType::f32.
+template <class T>
+inline constexpr DType dtype_of = DType::f32;
+template <>
+inline constexpr DType dtype_of<double> = DType::f64;
+template <>
+inline constexpr DType dtype_of<bf16> = DType::bf16;
+template <>
+inline constexpr DType dtype_of<f16> = DType::f16;
+template <>
+inline constexpr DType dtype_of<std::int64_t> = DType::i64;
+template <>
+inline constexpr DType dtype_of<std::int32_t> = DType::i32;
+template <>
+inline constexpr DType dtype_of<bool> = DType::boolean;
+
+inline constexpr int kMaxRank = 8;
+
+// Up to kMaxRank sizes or strides, outermost first. A scalar has rank 0.
+class Dims {
+ public:
+  Dims() = default;
+  Dims(std::initializer_list<std::int64_t> values);           // throws if there are too many
+  explicit Dims(std::span<const std::int64_t> values);        // likewise
+
+  int rank() const noexcept { return rank_; }
+  std::int64_t operator[](int axis) const noexcept { return values_[static_cast<std::size_t>(axis)]; }
+  std::int64_t& operator[](int axis) noexcept { return values_[static_cast<std::size_t>(axis)]; }
+  const std::int64_t* begin() const noexcept { return values_.data(); }
+  const std::int64_t* end() const noexcept { return values_.data() + rank_; }
+  bool operator==(const Dims& other) const noexcept;
+
+ private:
+  std::array<std::int64_t, kMaxRank> values_{};
+  int rank_ = 0;
+};
+
+std::string to_string(const Dims& dims);           // "[4, 16, 512]"
+std::int64_t element_count(const Dims& shape);     // throws std::invalid_argument on a negative size or overflow
+Dims contiguous_strides(const Dims& shape);        // row-major, in elements
+
+// Someone else's elements: a pointer, a type, a shape and strides in elements (any sign, 0 to broadcast).
+// data == nullptr is the empty view: "not given" or "not wanted".
+struct ConstView {
+  const void* data = nullptr;
+  DType dtype = DType::f32;
+  Dims shape;
+  Dims strides;
+
+  explicit operator bool() const noexcept { return data != nullptr; }
+  int rank() const noexcept { return shape.rank(); }
+};
+struct View {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  Dims shape;
+  Dims strides;
+
+  explicit operator bool() const noexcept { return data != nullptr; }
+  int rank() const noexcept { return shape.rank(); }
+  operator ConstView() const noexcept { return {data, dtype, shape, strides}; }
+};
+
+template <class T>
+View view(T* data, const Dims& shape) {
+  return {data, dtype_of<T>, shape, contiguous_strides(shape)};
+}
+template <class T>
+ConstView view(const T* data, const Dims& shape) {
+  return {data, dtype_of<T>, shape, contiguous_strides(shape)};
+}
+
+// The same elements with two axes exchanged, without a copy: [batch, seq, heads, d] -> [batch, heads, seq, d].
+View swap_axes(View v, int a, int b) noexcept;
+ConstView swap_axes(ConstView v, int a, int b) noexcept;
+
+// An owning, row-major, 64-byte aligned array. Copying copies the elements; moving leaves an empty tensor behind.
+class Tensor {
+ public:
+  Tensor() = default;
+  explicit Tensor(const Dims& shape, DType dtype = DType::f32);   // elements are zero; throws std::bad_alloc
+  Tensor(const Tensor& other);
+  Tensor& operator=(const Tensor& other);
+  Tensor(Tensor&&) noexcept = default;
+  Tensor& operator=(Tensor&&) noexcept = default;
+
+  const Dims& shape() const noexcept { return shape_; }
+  DType dtype() const noexcept { return dtype_; }
+  std::int64_t size() const noexcept { return size_; }                              // elements
+  std::size_t bytes() const noexcept { return static_cast<std::size_t>(size_) * dtype_size(dtype_); }
+  void* raw() noexcept { return data_.get(); }
+  const void* raw() const noexcept { return data_.get(); }
+
+  // The elements as T; throws std::invalid_argument if T is not the tensor's type.
+  template <class T = float>
+  T* data() {
+    require(dtype_of<T>);
+    return static_cast<T*>(raw());
+  }
+  template <class T = float>
+  const T* data() const {
+    require(dtype_of<T>);
+    return static_cast<const T*>(raw());
+  }
+
+  View view() noexcept { return {raw(), dtype_, shape_, contiguous_strides(shape_)}; }
+  ConstView view() const noexcept { return {raw(), dtype_, shape_, contiguous_strides(shape_)}; }
+  operator View() noexcept { return view(); }
+  operator ConstView() const noexcept { return view(); }
+
+ private:
+  struct Free {
+    void operator()(void* p) const noexcept;
+  };
+  void require(DType wanted) const;
+
+  Dims shape_;
+  DType dtype_ = DType::f32;
+  std::int64_t size_ = 0;
+  std::unique_ptr<void, Free> data_;
+};
+
+}  // namespace qkv

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many threads qkv computes with. Results never depend on it.
+#pragma once
+
+namespace qkv {
+
+// The number of threads of every later call, process-wide. 0 means one a core. Throws std::invalid_argument on a
+// negative number. Not to be called while another thread computes.
+void set_num_threads(int threads);
+int num_threads() noexcept;
+
+}  // namespace qkv

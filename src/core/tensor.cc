@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "qkv/tensor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include "core/float_types.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+struct DTypeRow {
+  std::string_view name;
+  std::size_t size;
+};
+constexpr DTypeRow kDTypes[] = {{"f32", 4}, {"f64", 8}, {"bf16", 2}, {"f16", 2}, {"i64", 8}, {"i32", 4}, {"bool", 1}};
+
+template <class V>
+V swapped(V v, int a, int b) noexcept {
+  std::swap(v.shape[a], v.shape[b]);
+  std::swap(v.strides[a], v.strides[b]);
+  return v;
+}
+
+}  // namespace
+
+std::size_t dtype_size(DType dtype) noexcept { return kDTypes[static_cast<std::size_t>(dtype)].size; }
+std::string_view dtype_name(DType dtype) noexcept { return kDTypes[static_cast<std::size_t>(dtype)].name; }
+
+DType dtype_from_name(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kDTypes); ++i)
+    if (kDTypes[i].name == name) return static_cast<DType>(i);
+  throw std::invalid_argument("[dtype] expected f32, f64, bf16, f16, i64, i32 or bool; found '" + std::string(name) +
+                              "'");
+}
+
+float to_f32(bf16 x) noexcept { return widen(x); }
+float to_f32(f16 x) noexcept { return widen(x); }
+bf16 to_bf16(float x) noexcept { return narrow<bf16>(x); }
+f16 to_f16(float x) noexcept { return narrow<f16>(x); }
+
+Dims::Dims(std::initializer_list<std::int64_t> values)
+    : Dims(std::span<const std::int64_t>(values.begin(), values.size())) {}
+
+Dims::Dims(std::span<const std::int64_t> values) {
+  if (values.size() > kMaxRank)
+    throw std::invalid_argument("[shape] at most " + std::to_string(kMaxRank) + " dimensions; found " +
+                                std::to_string(values.size()));
+  std::copy(values.begin(), values.end(), values_.begin());
+  rank_ = static_cast<int>(values.size());
+}
+
+bool Dims::operator==(const Dims& other) const noexcept { return std::equal(begin(), end(), other.begin(), other.end()); }
+
+std::string to_string(const Dims& dims) {
+  std::string text = "[";
+  for (int i = 0; i < dims.rank(); ++i) text += (i ? ", " : "") + std::to_string(dims[i]);
+  return text + "]";
+}
+
+std::int64_t element_count(const Dims& shape) {
+  std::int64_t count = 1;
+  bool empty = false;
+  for (std::int64_t size : shape) {
+    if (size < 0) throw std::invalid_argument("[shape] sizes must not be negative; found " + to_string(shape));
+    empty |= size == 0;
+    if (__builtin_mul_overflow(count, std::max<std::int64_t>(size, 1), &count))
+      throw std::invalid_argument("[shape] too many elements; found " + to_string(shape));
+  }
+  return empty ? 0 : count;
+}
+
+Dims contiguous_strides(const Dims& shape) {
+  Dims strides = shape;
+  std::int64_t step = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    strides[i] = step;
+    step *= std::max<std::int64_t>(shape[i], 1);
+  }
+  return strides;
+}
+
+View swap_axes(View v, int a, int b) noexcept { return swapped(v, a, b); }
+ConstView swap_axes(ConstView v, int a, int b) noexcept { return swapped(v, a, b); }
+
+Tensor::Tensor(const Dims& shape, DType dtype) : shape_(shape), dtype_(dtype), size_(element_count(shape)) {
+  if (static_cast<std::size_t>(size_) > (SIZE_MAX / 2) / dtype_size(dtype)) throw std::bad_alloc();
+  // A tensor without elements still has an address, so that its view is not the empty view.
+  const std::size_t rounded = (std::max<std::size_t>(bytes(), 1) + kAlignment - 1) / kAlignment * kAlignment;
+  void* p = std::aligned_alloc(kAlignment, rounded);
+  if (!p) throw std::bad_alloc();
+  data_.reset(p);
+  std::memset(p, 0, rounded);
+}
+
+Tensor::Tensor(const Tensor& other) {
+  if (!other.data_) return;
+  *this = Tensor(other.shape_, other.dtype_);
+  std::memcpy(raw(), other.raw(), bytes());
+}
+
+Tensor& Tensor::operator=(const Tensor& other) {
+  if (this != &other) *this = Tensor(other);
+  return *this;
+}
+
+void Tensor::Free::operator()(void* p) const noexcept { std::free(p); }
+
+void Tensor::require(DType wanted) const {
+  if (data_ && wanted != dtype_)
+    throw std::invalid_argument("[tensor] elements are " + std::string(dtype_name(dtype_)) + "; found a request for " +
+                                std::string(dtype_name(wanted)));
+}
+
+}  // namespace qkv
