@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoder-only language models: a configuration, named parameters, forward, loss and gradients.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/kv_cache.h"
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+enum class Norm : std::uint8_t { rmsnorm, layernorm };
+enum class Activation : std::uint8_t { relu, relu2, gelu, swiglu };  // gelu: the tanh form; relu2: relu squared
+enum class Positions : std::uint8_t { learned, rotary };             // rotary pairs are (i, i + head_dim / 2)
+
+// Everything that makes a decoder-only model what it is. 0 in a size that can be derived means "derive it".
+struct ModelConfig {
+  std::int64_t n_layer = 6;
+  std::int64_t n_head = 6;
+  std::int64_t n_kv_head = 0;   // 0: n_head
+  std::int64_t head_dim = 0;    // d_k; 0: d_model / n_head, which must divide
+  std::int64_t v_head_dim = 0;  // d_v; 0: head_dim
+  std::int64_t d_model = 192;
+  std::int64_t d_ff = 0;        // 0: 4 * d_model
+  std::int64_t vocab_size = 256;
+  std::int64_t ctx_len = 256;
+  Norm norm = Norm::rmsnorm;
+  bool norm_gain = false;
+  bool norm_bias = false;       // layernorm only
+  double norm_eps = 1e-5;
+  bool embedding_norm = true;   // a norm after the embedding sum (ANDREA)
+  bool final_norm = false;      // a norm before the head
+  Activation activation = Activation::relu;
+  Positions positions = Positions::learned;
+  double rope_theta = 10000;
+  bool attention_bias = false;  // biases of W_Q, W_K, W_V and W_O
+  bool mlp_bias = false;
+  bool tied_head = false;       // the head is the token embedding, transposed
+
+  // The same with every derivable size filled in; throws std::invalid_argument with what does not fit.
+  ModelConfig resolved() const;
+  bool operator==(const ModelConfig&) const = default;
+};
+
+// "andrea-12m", "andrea-120m", "andrea-480m", "gpt2", "llama-135m" (SmolLM2-135M's shape). Throws
+// std::invalid_argument that lists the names.
+ModelConfig preset(std::string_view name);
+std::vector<std::string> preset_names();
+
+// The shape and name of each parameter a configuration has, in the one flat order used everywhere. No memory is taken.
+struct ParameterInfo {
+  std::string name;
+  Dims shape;
+  bool decays;  // weight decay applies (matrices: yes; gains and biases: no)
+};
+std::vector<ParameterInfo> parameter_infos(const ModelConfig& config);
+std::int64_t parameter_count(const ModelConfig& config);
+
+// Token sequences, all of ctx tokens; target t is the token that should follow tokens 0 ... t.
+struct Batch {
+  std::int64_t batch = 0;
+  std::int64_t ctx = 0;
+  std::span<const std::int32_t> tokens;    // [batch, ctx]
+  std::span<const std::int32_t> targets;   // [batch, ctx]; -1: ignored
+  std::span<const std::int64_t> lengths;   // [batch] or empty: tokens past a sequence's length are padding
+};
+
+struct Loss {
+  double sum = 0;          // of -ln p(target), in nats, over the real targets
+  std::int64_t count = 0;  // real targets
+  double mean() const noexcept { return count ? sum / static_cast<double>(count) : 0; }
+};
+
+// Keys and values of the tokens a model has read, one cache a layer.
+class ModelState {
+ public:
+  std::int64_t size() const noexcept { return layers.empty() ? 0 : layers.front().size(); }  // tokens read
+  std::vector<KvCache> layers;
+};
+
+// A model computes in f32, or in f64 for tests (the same code, plain products). Not thread-safe; computing uses
+// qkv::num_threads() threads inside.
+class Model {
+ public:
+  // Parameters drawn from the seed (normal, deviation 0.02, residual projections 0.02 / sqrt(2 n_layer); gains 1,
+  // biases 0). dtype: DType::f32 or DType::f64.
+  explicit Model(const ModelConfig& config, std::uint64_t seed = 0, DType dtype = DType::f32);
+  ~Model();
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+
+  const ModelConfig& config() const noexcept;
+  DType dtype() const noexcept;
+  const std::vector<ParameterInfo>& infos() const noexcept;
+  std::vector<Tensor>& parameters() noexcept;              // in the flat order, [i] has infos()[i].shape
+  const std::vector<Tensor>& parameters() const noexcept;
+
+  // Zeros shaped like the parameters: gradients, or the moments of an optimiser.
+  std::vector<Tensor> zeros_like_parameters() const;
+
+  // All positions at once. Throws std::invalid_argument on a token outside the vocabulary or ctx > ctx_len.
+  Tensor logits(const Batch& batch);  // [batch, ctx, vocab_size]
+  Loss loss(const Batch& batch);
+  // Adds scale * d(loss.sum) / d(parameter) to gradients. Give scale = 1 / (real targets of the whole step), so that
+  // accumulated micro-batches weigh every target alike.
+  Loss loss_and_gradients(const Batch& batch, double scale, std::vector<Tensor>& gradients);
+
+  // Reading token by token, or in chunks: appends the tokens to the state and writes the logits of the last one,
+  // [vocab_size]. Throws std::invalid_argument when the state would pass ctx_len; the state is then unchanged.
+  ModelState make_state() const;
+  void read(std::span<const std::int32_t> tokens, ModelState& state, std::span<float> logits);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace qkv

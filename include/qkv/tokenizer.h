@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text to token ids and back. Text is bytes: NUL and invalid UTF-8 pass through unchanged.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qkv {
+
+// Immutable once made, so any number of threads may use one.
+class Tokenizer {
+ public:
+  static Tokenizer bytes();  // 256 tokens, id = byte, and an end token, id 256
+  // From tokenizer.json, as `tokenizers` writes it. Throws qkv::FileError.
+  static Tokenizer load(const std::string& path);
+  // Byte-level BPE learnt from a text: GPT-2's split, the most frequent pair first, ties to the lowest pair of ids.
+  // `size` counts the 256 bytes and the end token, so it is at least 257. progress (may be empty) is told how many
+  // tokens there are so far.
+  struct Progress {
+    void (*report)(void* self, std::int64_t done, std::int64_t total) = nullptr;
+    void* self = nullptr;
+  };
+  static Tokenizer train_bpe(std::string_view text, std::int64_t size, Progress progress);
+
+  ~Tokenizer();
+  Tokenizer(const Tokenizer&);
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer) noexcept;
+
+  std::int64_t size() const noexcept;        // number of ids
+  std::int32_t end_token() const noexcept;   // -1 if there is none
+  std::vector<std::int32_t> encode(std::string_view text) const;
+  std::string decode(std::int32_t id) const;                      // the bytes of one token; may be part of a character
+  std::string decode(const std::vector<std::int32_t>& ids) const;
+  void save(const std::string& path) const;                       // tokenizer.json, atomically
+
+ private:
+  struct Impl;
+  explicit Tokenizer(std::shared_ptr<const Impl> impl);
+  std::shared_ptr<const Impl> impl_;
+};
+
+// Holds back the bytes of an unfinished UTF-8 character, so that a stream shows whole characters only. Bytes that can
+// never become one come out as U+FFFD.
+class Utf8Stream {
+ public:
+  std::string push(std::string_view bytes);  // what can be shown now
+  std::string flush();                       // the rest
+
+ private:
+  std::string held_;
+};
+
+}  // namespace qkv
