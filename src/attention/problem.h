@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// An attention call after validation: every size, option and default settled, so that no path decides twice.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "qkv/attention.h"
+
+namespace qkv {
+
+// One sequence of the batch.
+struct SequenceSpan {
+  std::int64_t q_len;   // queries that count; later ones give 0
+  std::int64_t kv_len;  // keys that exist; later ones are never read
+  std::int64_t start;   // position of query 0 in key coordinates
+};
+
+struct AttentionProblem {
+  std::int64_t batch, n_head, n_kv_head, q_len, kv_len, d_k, d_v;
+  std::int64_t group;       // query heads that share a key head
+  ConstView q, k, v;        // rank 4, as the caller strides them
+  double scale, softcap;    // softcap 0: off
+  bool causal;
+  std::int64_t window_left, window_right;   // -1: unlimited
+  std::int64_t first_key;
+  ConstView mask;           // empty, or rank 4 with the full shape and stride 0 along broadcast axes
+  bool boolean_mask;        // mask is bool; otherwise it is floating and added
+  std::vector<double> slopes;   // [n_head] or empty
+  std::vector<double> sinks;    // [n_head] or empty
+  std::vector<SequenceSpan> sequences;   // [batch]
+  bool require_readable_key;
+};
+
+// Checks shapes, types and options; throws std::invalid_argument. Does not look at the elements of q, k, v.
+AttentionProblem make_problem(const ConstView& q, const ConstView& k, const ConstView& v,
+                              const AttentionOptions& options);
+
+// Throws std::invalid_argument naming the first row that may read nothing (for require_readable_key).
+void check_readable(const AttentionProblem& problem);
+
+// The element of a floating view at an element offset, as T.
+template <class T>
+T load_element(const ConstView& view, std::int64_t offset) noexcept;
+
+// The two paths. Results and gradients are checked by the caller; empty views are not wanted.
+void reference_forward(const AttentionProblem& p, const AttentionResults& results, const AttentionSteps& steps);
+void reference_backward(const AttentionProblem& p, const ConstView& out, const ConstView& lse, const ConstView& dout,
+                        const AttentionGradients& gradients);
+void tiled_forward(const AttentionProblem& p, const AttentionResults& results);
+void tiled_backward(const AttentionProblem& p, const ConstView& out, const ConstView& lse, const ConstView& dout,
+                    const AttentionGradients& gradients);
+
+}  // namespace qkv
