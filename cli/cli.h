@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The frame of the command line: how a subcommand joins it, and the only ways out to standard output and error.
+//
+// A subcommand is one file. It adds its options to the app and sets a callback that does the work:
+//
+//   namespace {
+//   struct Options { std::string model; };
+//   void run(const Options& options) { ... }
+//   void add(CLI::App& app) {
+//     CLI::App* command = app.add_subcommand("info", "What a model is made of");
+//     auto options = std::make_shared<Options>();
+//     command->add_option("-m,--model", options->model, "Model directory")->required();
+//     command->callback([options] { run(*options); });
+//   }
+//   const qkv::cli::Subcommand kInfo(40, add);
+//   }  // namespace
+//
+// The callback returns when the work is done (exit status 0), throws UsageError when options make no sense together
+// (2), and lets anything else that the library throws pass (1). Option names are written with dashes; `-` and `_` are
+// alike on the command line.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qkv::cli {
+
+// Adds itself to the list of subcommands; --help shows them by rising `order` (attend 10, train 20, generate 30,
+// info 40, bench 50, ...).
+class Subcommand {
+ public:
+  Subcommand(int order, void (*add)(CLI::App& app));
+};
+
+// The user asked for something that makes no sense: exit status 2, and the line points to --help.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Standard output could not be written (closed pipe, full disk): exit status 1.
+class OutputError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Writes all of the text to standard output, unbuffered; throws OutputError.
+void print(std::string_view text);
+// Writes to standard error; a failure to do so is nobody's business.
+void print_error(std::string_view text) noexcept;
+bool output_is_terminal() noexcept;
+bool error_is_terminal() noexcept;
+
+// -t, --threads N: 0 (the default) is one a core.
+void add_threads_option(CLI::App& command);
+
+// "max_iters" -> "max-iters".
+std::string with_dashes(std::string name);
+// Option names with dashes instead of underscores; values, and all after a bare "--", as they were.
+std::vector<std::string> normalise_arguments(const std::vector<std::string>& arguments);
+
+}  // namespace qkv::cli
