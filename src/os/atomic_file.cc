@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "os/atomic_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <stdexcept>
+
+namespace qkv {
+namespace {
+
+constexpr std::size_t kBufferSize = 1 << 20;
+constexpr std::size_t kLargestWrite = std::size_t{1} << 30;  // one system call takes no more than 2 GiB
+
+// Where the bytes shall end up: the file behind a link, not the link.
+std::string final_target(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::canonical(path, error);
+  if (error) return path;  // not there yet
+  struct stat facts {};
+  if (::stat(real.c_str(), &facts) == 0) {
+    if (S_ISDIR(facts.st_mode)) throw FileError(path, "is a directory, not a file");
+    if (!S_ISREG(facts.st_mode)) throw FileError(path, "is not a regular file and will not be replaced");
+  }
+  return real.string();
+}
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(final_target(path)) {
+  static std::atomic<unsigned> counter{0};
+  buffer_.reserve(kBufferSize);
+  for (int attempt = 0;; ++attempt) {
+    temporary_ = target_ + "." + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
+    file_.reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (file_.get() >= 0) break;
+    const int error = errno;
+    if (error == EEXIST && attempt < 100) continue;  // left behind by a process of the same number
+    throw_system_error(path_, "cannot be written", error);
+  }
+  struct stat facts {};
+  // The permissions of the file being replaced; failing that is no reason not to write.
+  if (::stat(target_.c_str(), &facts) == 0 && ::fchmod(file_.get(), facts.st_mode & 07777) != 0) errno = 0;
+}
+
+AtomicFile::~AtomicFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write_through(const char* data, std::size_t size) {
+  while (size > 0) {
+    const ssize_t done = ::write(file_.get(), data, std::min(size, kLargestWrite));
+    if (done < 0) {
+      if (errno == EINTR) continue;
+      throw_system_error(path_, "cannot be written", errno);
+    }
+    data += done;
+    size -= static_cast<std::size_t>(done);
+  }
+}
+
+void AtomicFile::flush() {
+  write_through(buffer_.data(), buffer_.size());
+  buffer_.clear();
+}
+
+void AtomicFile::write(const void* data, std::size_t size) {
+  if (temporary_.empty()) throw std::invalid_argument("[atomic file] expected write before commit; found after");
+  if (size == 0) return;
+  const auto* bytes = static_cast<const char*>(data);
+  if (buffer_.size() + size > kBufferSize) flush();
+  if (size >= kBufferSize)
+    write_through(bytes, size);
+  else
+    buffer_.insert(buffer_.end(), bytes, bytes + size);
+  written_ += static_cast<std::int64_t>(size);
+}
+
+void AtomicFile::commit() {
+  if (temporary_.empty()) throw std::invalid_argument("[atomic file] expected one commit; found a second");
+  flush();
+  if (::fsync(file_.get()) != 0) throw_system_error(path_, "cannot be synced", errno);
+  if (::close(file_.release()) != 0) throw_system_error(path_, "cannot be written", errno);
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_system_error(path_, "cannot be replaced", errno);
+  temporary_.clear();
+  const FileDescriptor folder(::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some file systems cannot sync a folder and say EINVAL; a folder that may be written but not read cannot be opened.
+  if (folder.get() >= 0 && ::fsync(folder.get()) != 0 && errno != EINVAL)
+    throw_system_error(path_, "is written, but its folder cannot be synced", errno);
+}
+
+void replace_file(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+void make_directories(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error && !std::filesystem::is_directory(path, error)) error = std::make_error_code(std::errc::not_a_directory);
+  if (error) throw FileError(path, "cannot be made: " + error.message());
+}
+
+}  // namespace qkv

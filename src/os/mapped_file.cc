@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "os/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "os/system_error.h"
+
+namespace qkv {
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  // O_NONBLOCK: a pipe without a writer must not hold us up before we can refuse it.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) throw_system_error(path, "cannot be opened", errno);
+  struct stat facts {};
+  if (::fstat(file.get(), &facts) != 0) throw_system_error(path, "cannot be examined", errno);
+  if (S_ISDIR(facts.st_mode)) throw FileError(path, "is a directory, not a file");
+  if (!S_ISREG(facts.st_mode)) throw FileError(path, "is not a regular file");
+  if (facts.st_size == 0) throw FileError(path, "is empty");
+  const auto size = static_cast<std::size_t>(facts.st_size);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (data == MAP_FAILED) throw_system_error(path, "cannot be mapped", errno);
+  data_ = static_cast<const std::byte*>(data);
+  size_ = size;
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+}  // namespace qkv

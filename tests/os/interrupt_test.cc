@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "os/interrupt.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+namespace qkv {
+namespace {
+
+// In a process of its own, since the second signal ends it.
+int status_of(void (*body)()) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    body();
+    ::_exit(9);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST(Interrupt, TheFirstSignalIsNoted) {
+  const int status = status_of([] {
+    install_interrupt_latch();
+    if (interrupt_requested()) ::_exit(1);
+    ::raise(SIGTERM);
+    ::_exit(interrupt_requested() && interrupt_signal() == SIGTERM ? 0 : 2);
+  });
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(Interrupt, TheSecondEndsTheProcess) {
+  const int status = status_of([] {
+    install_interrupt_latch();
+    ::raise(SIGTERM);
+    ::raise(SIGINT);
+  });
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGINT);
+}
+
+}  // namespace
+}  // namespace qkv
