@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "formats/elements.h"
+#include "formats/in_quotes.h"
 #include "os/mapped_file.h"
 #include "qkv/array_file.h"
 #include "qkv/error.h"
@@ -98,9 +99,7 @@ class HeaderParser {
     if (name == "<i4") return DType::i32;
     if (name == "<i8") return DType::i64;
     if (name == "|b1") return DType::boolean;
-    std::string shown;
-    for (char c : name.substr(0, 20)) shown += c >= ' ' && c <= '~' ? c : '?';
-    fail(begin, "the element type must be <f2, <f4, <f8, <i4, <i8 or |b1; found '" + shown + "'");
+    fail(begin, "the element type must be <f2, <f4, <f8, <i4, <i8 or |b1; found " + in_quotes(name));
   }
 
   bool boolean() {

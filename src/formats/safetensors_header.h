@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JSON header of a safetensors file, as untrusted text.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+struct SafetensorsType {
+  std::string_view name;
+  int size;                     // bytes an element
+  std::optional<DType> native;  // qkv's own type, if it has one
+};
+// nullptr if the format has no such type.
+const SafetensorsType* safetensors_type(std::string_view name) noexcept;
+const SafetensorsType& safetensors_type(DType dtype) noexcept;
+
+struct SafetensorsInfo {
+  std::string name;
+  const SafetensorsType* type = nullptr;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0, end = 0;  // within the data
+};
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsInfo> tensors;  // sorted by begin
+  std::map<std::string, std::string> metadata;
+};
+
+// Checks everything that can be checked without the elements, given how many bytes of them there are. `offset` is where
+// the text begins in the file. Throws qkv::FileError.
+SafetensorsHeader parse_safetensors_header(const std::string& path, std::int64_t offset, std::string_view text,
+                                           std::uint64_t data_size);
+
+}  // namespace qkv
