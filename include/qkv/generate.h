@@ -71,7 +71,8 @@ enum class StopReason : std::uint8_t {
 struct GenerateOptions {
   SamplerOptions sampler;
   std::int64_t max_tokens = 256;
-  std::int32_t end_token = -1;  // -1: none
+  std::int32_t end_token = -1;   // -1: none
+  std::int64_t vocab_limit = 0;  // only ids below it are drawn (a padded vocabulary); 0: all
 };
 
 struct GenerateResult {

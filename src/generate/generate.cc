@@ -28,6 +28,10 @@ void check(const ModelConfig& config, std::span<const std::int32_t> prompt, cons
   if (options.max_tokens < 0) {
     refuse("expected max_tokens of at least 0; found " + std::to_string(options.max_tokens));
   }
+  if (options.vocab_limit < 0 || options.vocab_limit > config.vocab_size) {
+    refuse("expected vocab_limit within 0 ... vocab_size = " + std::to_string(config.vocab_size) + "; found " +
+           std::to_string(options.vocab_limit));
+  }
 }
 
 }  // namespace
@@ -45,6 +49,8 @@ GenerateResult generate(Model& model, std::span<const std::int32_t> prompt, cons
   }
 
   std::vector<float> logits(static_cast<std::size_t>(config.vocab_size));  // [vocab_size]
+  const std::int64_t limit = options.vocab_limit ? options.vocab_limit : config.vocab_size;
+  const std::span<const float> drawable(logits.data(), static_cast<std::size_t>(limit));  // [limit]
   ModelState state = model.make_state();
   Clock::time_point begin = Clock::now();
   model.read(prompt, state, logits);
@@ -53,7 +59,7 @@ GenerateResult generate(Model& model, std::span<const std::int32_t> prompt, cons
   begin = Clock::now();
   std::vector<std::int32_t> history(prompt.begin(), prompt.end());  // [prompt + new]
   while (true) {
-    const std::int32_t token = sampler.sample(logits, history);
+    const std::int32_t token = sampler.sample(drawable, history);
     if (token == options.end_token) {
       result.reason = StopReason::end_token;
       break;

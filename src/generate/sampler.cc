@@ -11,8 +11,7 @@ namespace {
 
 void require(bool condition, const char* expected, double found) {
   if (!condition) {
-    std::string number = std::to_string(found);
-    throw std::invalid_argument(std::string("[sampler] ") + expected + "; found " + number);
+    throw std::invalid_argument(std::string("[sampler] ") + expected + "; found " + std::to_string(found));
   }
 }
 
@@ -79,8 +78,9 @@ void Sampler::keep_probable() {
   }
   std::size_t kept = 0;
   double sum = 0;
+  const double wanted = options_.top_p * total;
   while (kept < weights_.size() && weights_[kept] > 0 && weights_[kept] >= options_.min_p &&
-         (kept == 0 || sum < options_.top_p * total)) {
+         (kept == 0 || options_.top_p == 1 || sum < wanted)) {
     sum += weights_[kept];
     ++kept;
   }

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "qkv/measure.h"
+
+namespace qkv {
+
+std::int64_t causal_pairs(std::int64_t q_len, std::int64_t kv_len, std::int64_t start) noexcept {
+  // Query i reads clamp(start + i + 1, 0, kv_len) keys: none, then one more each, then all.
+  const std::int64_t first = std::clamp<std::int64_t>(-start, 0, q_len);                 // the first that reads a key
+  const std::int64_t full = std::clamp<std::int64_t>(kv_len - 1 - start, first, q_len);  // the first that reads all
+  const std::int64_t rising = full - first;
+  return rising * (start + first + 1) + rising * (rising - 1) / 2 + (q_len - full) * kv_len;
+}
+
+double attention_forward_flops(double pairs, std::int64_t d_k, std::int64_t d_v) noexcept {
+  return pairs * 2.0 * static_cast<double>(d_k + d_v);
+}
+
+double attention_backward_flops(double pairs, std::int64_t d_k, std::int64_t d_v) noexcept {
+  // Over d_k: scores again, dq, dk. Over d_v: dprobs, dv.
+  return pairs * 2.0 * static_cast<double>(3 * d_k + 2 * d_v);
+}
+
+std::int64_t matrix_parameters(const ModelConfig& c) noexcept {
+  const std::int64_t attention = c.d_model * (c.n_head * c.head_dim + c.n_kv_head * (c.head_dim + c.v_head_dim)) +
+                                 c.n_head * c.v_head_dim * c.d_model;
+  const std::int64_t mlp = (c.activation == Activation::swiglu ? 3 : 2) * c.d_model * c.d_ff;
+  return c.n_layer * (attention + mlp) + c.d_model * c.vocab_size;
+}
+
+double forward_flops_per_token(const ModelConfig& c, std::int64_t ctx) noexcept {
+  const double pairs_per_token =
+      ctx > 0 ? static_cast<double>(causal_pairs(ctx, ctx, 0)) / static_cast<double>(ctx) : 0;
+  const double heads = static_cast<double>(c.n_layer * c.n_head);
+  return 2.0 * static_cast<double>(matrix_parameters(c)) +
+         attention_forward_flops(heads * pairs_per_token, c.head_dim, c.v_head_dim);
+}
+
+double training_flops_per_token(const ModelConfig& config, std::int64_t ctx) noexcept {
+  return 3.0 * forward_flops_per_token(config, ctx);
+}
+
+std::int64_t kv_cache_bytes(const ModelConfig& c, std::int64_t tokens, DType dtype) noexcept {
+  return c.n_layer * c.n_kv_head * (c.head_dim + c.v_head_dim) * tokens * static_cast<std::int64_t>(dtype_size(dtype));
+}
+
+}  // namespace qkv

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Twelve independent sums hide the latency of a multiply-add (4 cycles, two a cycle). Written as assembly, since a
+// compiler moves sums to memory or folds them away, and so that no wider instruction leaks into the rest of the
+// program.
+#include "measure/peak_loops.h"
+
+namespace qkv::measure {
+namespace {
+
+constexpr int kSums = 12;
+
+#if defined(__x86_64__)
+
+#define QKV_TWELVE(instruction)                                                                         \
+  instruction("1") instruction("2") instruction("3") instruction("4") instruction("5") instruction("6") \
+      instruction("7") instruction("8") instruction("9") instruction("10") instruction("11") instruction("12")
+#define QKV_ZERO(n) "xorps %%xmm" n ", %%xmm" n "\n"
+#define QKV_MULTIPLY(n) "mulps %%xmm0, %%xmm" n "\n"
+#define QKV_ADD(n) "addps %%xmm0, %%xmm" n "\n"
+#define QKV_AVX2(n) "vfmadd231ps %%ymm0, %%ymm0, %%ymm" n "\n"
+#define QKV_AVX512(n) "vfmadd231ps %%zmm0, %%zmm0, %%zmm" n "\n"
+#define QKV_CLOBBERS \
+  "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "cc"
+#define QKV_LOOP(body, end)                                                                      \
+  asm volatile("xorps %%xmm0, %%xmm0\n" QKV_TWELVE(QKV_ZERO) "1:\n" body "dec %0\n jnz 1b\n" end \
+               : "+r"(rounds)                                                                    \
+               :                                                                                 \
+               : QKV_CLOBBERS)
+
+void portable_loop(std::int64_t rounds) noexcept { QKV_LOOP(QKV_TWELVE(QKV_MULTIPLY) QKV_TWELVE(QKV_ADD), ""); }
+void avx2_loop(std::int64_t rounds) noexcept { QKV_LOOP(QKV_TWELVE(QKV_AVX2), "vzeroupper\n"); }
+void avx512_loop(std::int64_t rounds) noexcept { QKV_LOOP(QKV_TWELVE(QKV_AVX512), "vzeroupper\n"); }
+
+#else
+
+using Four = float __attribute__((vector_size(16)));
+
+void portable_loop(std::int64_t rounds) noexcept {
+  Four sums[kSums] = {};   // [kSums]
+  volatile float one = 1;  // not known to the compiler
+  const Four factor = {one, one, one, one};
+  for (std::int64_t i = 0; i < rounds; ++i) {
+    for (Four& sum : sums) sum = sum * factor + factor;
+  }
+  volatile float sink = 0;
+  for (const Four& sum : sums) sink = sink + sum[0];
+}
+
+#endif
+
+}  // namespace
+
+std::vector<PeakLoop> peak_loops() {
+  std::vector<PeakLoop> loops;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) loops.push_back({"avx512", avx512_loop, 2 * 16 * kSums});
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    loops.push_back({"avx2", avx2_loop, 2 * 8 * kSums});
+  }
+#endif
+  loops.push_back({"portable", portable_loop, 2 * 4 * kSums});
+  return loops;
+}
+
+}  // namespace qkv::measure

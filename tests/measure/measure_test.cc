@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "qkv/measure.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "measure/peak_loops.h"
+
+namespace {
+
+qkv::ModelConfig andrea_120m() {
+  qkv::ModelConfig c;
+  c.n_layer = 12;
+  c.n_head = c.n_kv_head = 12;
+  c.head_dim = c.v_head_dim = 64;
+  c.d_model = 768;
+  c.d_ff = 3072;
+  c.vocab_size = 8449;
+  c.ctx_len = 1024;
+  return c;
+}
+
+TEST(Counts, CausalPairsAreThoseThatCountingFinds) {
+  for (std::int64_t q_len = 0; q_len < 7; ++q_len) {
+    for (std::int64_t kv_len = 0; kv_len < 7; ++kv_len) {
+      for (std::int64_t start = -9; start < 10; ++start) {
+        std::int64_t pairs = 0;
+        for (std::int64_t i = 0; i < q_len; ++i) {
+          for (std::int64_t j = 0; j < kv_len; ++j) pairs += j <= start + i;
+        }
+        EXPECT_EQ(qkv::causal_pairs(q_len, kv_len, start), pairs) << q_len << ' ' << kv_len << ' ' << start;
+      }
+    }
+  }
+}
+
+TEST(Counts, AttentionIsFourOperationsAPairAndDimensionForwardAndTwoAndAHalfTimesThatBackward) {
+  EXPECT_EQ(qkv::attention_forward_flops(10, 64, 64), 10 * 4 * 64);
+  EXPECT_EQ(qkv::attention_backward_flops(10, 64, 64), 10 * 10 * 64);
+  EXPECT_EQ(qkv::attention_forward_flops(1, 3, 5), 2 * 3 + 2 * 5);
+  EXPECT_EQ(qkv::attention_backward_flops(1, 3, 5), 6 * 3 + 4 * 5);
+}
+
+TEST(Counts, MatrixParametersByHand) {
+  qkv::ModelConfig c;
+  c.n_layer = 2;
+  c.n_head = 4;
+  c.n_kv_head = 2;
+  c.head_dim = 3;
+  c.v_head_dim = 5;
+  c.d_model = 7;
+  c.d_ff = 11;
+  c.vocab_size = 13;
+  // Q 7x12, K 7x6, V 7x10, O 20x7, MLP 7x11 and 11x7, head 7x13.
+  EXPECT_EQ(qkv::matrix_parameters(c), 2 * (84 + 42 + 70 + 140 + 154) + 91);
+  c.activation = qkv::Activation::swiglu;
+  EXPECT_EQ(qkv::matrix_parameters(c), 2 * (84 + 42 + 70 + 140 + 231) + 91);
+  EXPECT_EQ(qkv::kv_cache_bytes(c, 10), 2 * 2 * 8 * 10 * 4);
+  EXPECT_EQ(qkv::kv_cache_bytes(c, 10, qkv::DType::bf16), 2 * 2 * 8 * 10 * 2);
+}
+
+TEST(Counts, TrainingAndrea120mTakes605MegaflopsAToken) {
+  const qkv::ModelConfig c = andrea_120m();
+  EXPECT_EQ(qkv::matrix_parameters(c), 12 * 12 * 768 * 768 + 768 * 8449);
+  EXPECT_NEAR(qkv::training_flops_per_token(c, 1024) * 1e-6, 605, 0.5);
+  EXPECT_EQ(qkv::training_flops_per_token(c, 1024), 3 * qkv::forward_flops_per_token(c, 1024));
+  EXPECT_EQ(qkv::forward_flops_per_token(c, 0), 2.0 * static_cast<double>(qkv::matrix_parameters(c)));
+}
+
+TEST(Peak, IsAPositiveFigureOfAKnownInstructionSet) {
+  const qkv::Peak peak = qkv::measure_peak();
+  EXPECT_TRUE(std::isfinite(peak.gflops));
+  EXPECT_GT(peak.gflops, 0);
+  EXPECT_EQ(peak.instructions, qkv::measure::peak_loops().front().instructions);
+}
+
+TEST(Peak, EveryLoopThatThisProcessorHasRuns) {
+  const auto loops = qkv::measure::peak_loops();
+  EXPECT_STREQ(loops.back().instructions, "portable");
+  for (const auto& loop : loops) {
+    SCOPED_TRACE(loop.instructions);
+    EXPECT_GT(loop.flops_per_round, 0);
+    loop.run(1);
+    loop.run(1000);
+  }
+}
+
+TEST(Bandwidth, IsPositiveAlsoForASizeThatThreadsDoNotDivide) {
+  EXPECT_GT(qkv::measure_read_bandwidth((1 << 20) + 13), 0);
+  EXPECT_THROW(qkv::measure_read_bandwidth(1000), std::invalid_argument);
+}
+
+}  // namespace
