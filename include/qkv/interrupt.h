@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ctrl-C as a request: long work looks at it between two steps, finishes the step, saves and says so.
+#pragma once
+
+namespace qkv {
+
+// Latches SIGINT and SIGTERM from now on. The first of either is only noted; after it both have their default
+// effect again, so that a second one ends the process. To be called from one thread, by the program and not the
+// library.
+void install_interrupt_latch();
+// Whether one has come since. May be called from any thread.
+bool interrupt_requested() noexcept;
+// The signal that came, or 0.
+int interrupt_signal() noexcept;
+
+}  // namespace qkv
