@@ -13,8 +13,10 @@ namespace qkv {
 // copies its contents. Not thread-safe. Misuse throws std::invalid_argument and leaves the cache as it was.
 class KvCache {
  public:
-  // Holds up to `capacity` tokens, of which the newest `window` are kept when it is full (a rolling cache for models
-  // with a sliding window); window 0 keeps all: appending past the capacity is an error. dtype: f32, bf16 or f16.
+  // Holds up to `capacity` tokens. window 0 keeps all: appending past the capacity is an error. window > 0 is a rolling
+  // cache for models whose tokens see `window` tokens, themselves included (window_left = window - 1): when it is full
+  // it keeps the new tokens and the window - 1 before them, or the newest `capacity` tokens if that is more than fits.
+  // dtype: f32, bf16, f16, or f64 (reference path).
   KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, std::int64_t d_v, std::int64_t capacity,
           std::int64_t window = 0, DType dtype = DType::f32);
 
@@ -35,11 +37,14 @@ class KvCache {
 
   // Attention of the newest q_len tokens, q [batch, n_head, q_len, d_k], whose keys and values are in the cache
   // already, over all that it holds: causal, bottom-right. Of `options` only scale, softcap, window_left, alibi_slopes,
-  // sinks and path may be set. Gives the bits of a full pass over the same tokens.
+  // sinks and path may be set. q is rounded to the cache's type. Gives the bits of a full pass over the same tokens. A
+  // query whose window a rolling cache no longer holds is an error (append fewer than capacity - window + 2 at once);
+  // after discard_oldest, what was discarded is not read, which is what was asked for.
   void attend(const ConstView& q, const AttentionOptions& options, const AttentionResults& results) const;
 
  private:
   std::int64_t capacity_ = 0, window_ = 0, size_ = 0, first_key_ = 0, offset_ = 0;
+  std::int64_t first_query_ = 0;  // absolute position of the oldest query whose window is held in full
   Tensor k_, v_;  // [batch, n_kv_head, room, d]; held tokens are rows offset_ ... offset_ + size_
 };
 

@@ -18,17 +18,17 @@ struct SequenceSpan {
 
 struct AttentionProblem {
   std::int64_t batch, n_head, n_kv_head, q_len, kv_len, d_k, d_v;
-  std::int64_t group;       // query heads that share a key head
-  ConstView q, k, v;        // rank 4, as the caller strides them
-  double scale, softcap;    // softcap 0: off
+  std::int64_t group;     // query heads that share a key head
+  ConstView q, k, v;      // rank 4, as the caller strides them
+  double scale, softcap;  // softcap 0: off
   bool causal;
-  std::int64_t window_left, window_right;   // -1: unlimited
+  std::int64_t window_left, window_right;  // -1: unlimited
   std::int64_t first_key;
-  ConstView mask;           // empty, or rank 4 with the full shape and stride 0 along broadcast axes
-  bool boolean_mask;        // mask is bool; otherwise it is floating and added
-  std::vector<double> slopes;   // [n_head] or empty
-  std::vector<double> sinks;    // [n_head] or empty
-  std::vector<SequenceSpan> sequences;   // [batch]
+  ConstView mask;                       // empty, or rank 4 with the full shape and stride 0 along broadcast axes
+  bool boolean_mask;                    // mask is bool; otherwise it is floating and added
+  std::vector<double> slopes;           // [n_head] or empty
+  std::vector<double> sinks;            // [n_head] or empty
+  std::vector<SequenceSpan> sequences;  // [batch]
   bool require_readable_key;
 };
 
@@ -43,7 +43,13 @@ void check_readable(const AttentionProblem& problem);
 template <class T>
 T load_element(const ConstView& view, std::int64_t offset) noexcept;
 
-// The two paths. Results and gradients are checked by the caller; empty views are not wanted.
+// A view that broadcasts to the scores' shape, as one of rank 4 with the full shape [batch, n_head, q_len, kv_len] and
+// stride 0 along the axes that are broadcast. Throws std::invalid_argument. V is View or ConstView.
+template <class V>
+V broadcast_to_scores(const AttentionProblem& problem, const V& view, const char* name);
+
+// The two paths. Results and gradients are checked by the caller; empty views are not wanted. gradients.dmask comes as
+// the mask does: rank 4, full shape, stride 0 along the axes over which it is summed.
 void reference_forward(const AttentionProblem& p, const AttentionResults& results, const AttentionSteps& steps);
 void reference_backward(const AttentionProblem& p, const ConstView& out, const ConstView& lse, const ConstView& dout,
                         const AttentionGradients& gradients);
