@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/safetensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <stdexcept>
 #include <tuple>
 
@@ -24,6 +28,37 @@ std::string json_string(const std::string& text) {
   } catch (const nlohmann::json::exception&) {
     throw std::invalid_argument("[safetensors] expected names and metadata in UTF-8; found " + in_quotes(text));
   }
+}
+
+// The JSON header of tensors that stand one after the other, padded to a multiple of 8 bytes.
+std::string header_of(const std::vector<NamedView>& tensors, const std::map<std::string, std::string>& metadata) {
+  std::set<std::string_view> names;
+  std::string header = "{";
+  if (!metadata.empty()) {
+    fmt::format_to(std::back_inserter(header), "\"{}\":{{", kMetadata);
+    for (const auto& [key, text] : metadata) {
+      if (header.back() != '{') header += ',';
+      fmt::format_to(std::back_inserter(header), "{}:{}", json_string(key), json_string(text));
+    }
+    header += '}';
+  }
+  std::int64_t at = 0;
+  for (const NamedView& tensor : tensors) {
+    if (!tensor.view)
+      throw std::invalid_argument("[safetensors] expected elements; found none for " + in_quotes(tensor.name));
+    if (tensor.name == kMetadata || !names.insert(tensor.name).second)
+      throw std::invalid_argument("[safetensors] expected unique names other than __metadata__; found " +
+                                  in_quotes(tensor.name));
+    const std::int64_t begin = at;
+    at += element_count(tensor.view.shape) * static_cast<std::int64_t>(dtype_size(tensor.view.dtype));
+    if (header.size() > 1) header += ',';
+    fmt::format_to(std::back_inserter(header), R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                   json_string(tensor.name), safetensors_type(tensor.view.dtype).name,
+                   fmt::join(tensor.view.shape.begin(), tensor.view.shape.end(), ","), begin, at);
+  }
+  header += '}';
+  header.append((8 - header.size() % 8) % 8, ' ');
+  return header;
 }
 
 }  // namespace
@@ -99,31 +134,7 @@ void write_safetensors(const std::string& path, std::vector<NamedView> tensors,
     return std::make_tuple(dtype_size(b.view.dtype), std::string_view(a.name)) <
            std::make_tuple(dtype_size(a.view.dtype), std::string_view(b.name));
   });
-  std::map<std::string_view, int> names;
-  std::string header = "{";
-  if (!metadata.empty()) {
-    header += json_string(std::string(kMetadata)) + ":{";
-    for (const auto& [key, text] : metadata)
-      header += (header.back() == '{' ? "" : ",") + json_string(key) + ":" + json_string(text);
-    header += "}";
-  }
-  std::int64_t at = 0;
-  for (const NamedView& tensor : tensors) {
-    if (!tensor.view)
-      throw std::invalid_argument("[safetensors] expected elements; found none for " + in_quotes(tensor.name));
-    if (tensor.name == kMetadata || names[tensor.name]++)
-      throw std::invalid_argument("[safetensors] expected unique names other than __metadata__; found " +
-                                  in_quotes(tensor.name));
-    const std::int64_t begin = at;
-    at += element_count(tensor.view.shape) * static_cast<std::int64_t>(dtype_size(tensor.view.dtype));
-    header += (header.size() == 1 ? "" : ",") + json_string(tensor.name) + ":{\"dtype\":\"" +
-              std::string(safetensors_type(tensor.view.dtype).name) + "\",\"shape\":[";
-    for (int axis = 0; axis < tensor.view.rank(); ++axis)
-      header += (axis ? "," : "") + std::to_string(tensor.view.shape[axis]);
-    header += "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(at) + "]}";
-  }
-  header += "}";
-  header.append((8 - header.size() % 8) % 8, ' ');
+  const std::string header = header_of(tensors, metadata);
   const std::uint64_t length = header.size();
   if (length > kLargestHeader)
     throw std::invalid_argument("[safetensors] expected a header of at most 100 MB; found more");

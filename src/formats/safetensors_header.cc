@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/safetensors_header.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -165,7 +167,7 @@ void check_ranges(const std::string& path, std::int64_t offset, std::vector<Safe
     const auto fail = [&](const std::string& reason) {
       throw FileError(path, offset, "tensor " + in_quotes(info.name) + ": " + reason);
     };
-    const std::string range = "[" + std::to_string(info.begin) + ", " + std::to_string(info.end) + ")";
+    const std::string range = fmt::format("[{}, {})", info.begin, info.end);
     std::uint64_t needed = 0;
     if (info.begin > info.end || info.end > data_size)
       fail("its bytes " + range + " must lie inside the file's " + std::to_string(data_size) + " bytes of data");
