@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// qkv info: what a model is made of: its configuration, tensors, parameter counts, memory and operations.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli.h"
+#include "qkv/measure.h"
+#include "qkv/model.h"
+#include "qkv/model_file.h"
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string model, preset, config;
+  bool json = false;
+};
+
+const char* name_of(qkv::Norm norm) { return norm == qkv::Norm::rmsnorm ? "rmsnorm" : "layernorm"; }
+const char* name_of(qkv::Positions positions) { return positions == qkv::Positions::learned ? "learned" : "rotary"; }
+const char* name_of(qkv::Activation activation) {
+  switch (activation) {
+    case qkv::Activation::relu:
+      return "relu";
+    case qkv::Activation::relu2:
+      return "relu2";
+    case qkv::Activation::gelu:
+      return "gelu";
+    case qkv::Activation::swiglu:
+      break;
+  }
+  return "swiglu";
+}
+
+Json configuration(const qkv::ModelConfig& c) {
+  return {{"n_layer", c.n_layer},
+          {"n_head", c.n_head},
+          {"n_kv_head", c.n_kv_head},
+          {"head_dim", c.head_dim},
+          {"v_head_dim", c.v_head_dim},
+          {"d_model", c.d_model},
+          {"d_ff", c.d_ff},
+          {"vocab_size", c.vocab_size},
+          {"ctx_len", c.ctx_len},
+          {"norm", name_of(c.norm)},
+          {"norm_gain", c.norm_gain},
+          {"norm_bias", c.norm_bias},
+          {"norm_eps", c.norm_eps},
+          {"embedding_norm", c.embedding_norm},
+          {"final_norm", c.final_norm},
+          {"activation", name_of(c.activation)},
+          {"positions", name_of(c.positions)},
+          {"rope_theta", c.rope_theta},
+          {"attention_bias", c.attention_bias},
+          {"mlp_bias", c.mlp_bias},
+          {"tied_head", c.tied_head}};
+}
+
+// Everything that is told, as JSON; the text is written from it.
+Json facts(const qkv::ModelConfig& c) {
+  Json tensors = Json::array();
+  for (const qkv::ParameterInfo& info : qkv::parameter_infos(c)) {
+    tensors.push_back({{"name", info.name}, {"shape", info.shape}, {"decays", info.decays}});
+  }
+  const std::int64_t count = qkv::parameter_count(c);
+  const std::int64_t position_rows = c.positions == qkv::Positions::learned ? c.ctx_len : 0;
+  return {{"config", configuration(c)},
+          {"tensors", tensors},
+          {"parameters", count},
+          {"parameters_without_embeddings", count - (c.vocab_size + position_rows) * c.d_model},
+          {"matrix_parameters", qkv::matrix_parameters(c)},
+          {"memory_bytes",
+           {{"weights", 4 * count},
+            {"gradients", 4 * count},
+            {"optimiser", 8 * count},
+            {"kv_cache", qkv::kv_cache_bytes(c, c.ctx_len)}}},
+          {"forward_flops_per_token", qkv::forward_flops_per_token(c, c.ctx_len)},
+          {"training_flops_per_token", qkv::training_flops_per_token(c, c.ctx_len)}};
+}
+
+std::string grouped(std::int64_t number) {
+  std::string digits = std::to_string(number);
+  for (std::int64_t i = static_cast<std::int64_t>(digits.size()) - 3; i > 0; i -= 3) {
+    digits.insert(static_cast<std::size_t>(i), ",");
+  }
+  return digits;
+}
+
+std::string size_text(std::int64_t bytes) {
+  const double size = static_cast<double>(bytes);
+  return bytes < 1'000'000'000 ? fmt::format("{:.1f} MB", size * 1e-6) : fmt::format("{:.2f} GB", size * 1e-9);
+}
+
+std::string shape_text(const Json& shape) {
+  std::string text;
+  for (const Json& size : shape) text += (text.empty() ? "[" : ", ") + size.dump();
+  return text + "]";
+}
+
+std::string text_of(const Json& facts) {
+  std::string text = "configuration\n";
+  for (const auto& [key, value] : facts["config"].items()) {
+    text += fmt::format("  {:<16}{}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  if (facts.contains("tokenizer_size")) {
+    text += fmt::format("tokenizer\n  {} tokens, end token {}\n", facts["tokenizer_size"].dump(),
+                        facts["end_token"].dump());
+  }
+  if (facts.contains("weights_file_bytes")) {
+    const std::int64_t bytes = facts["weights_file_bytes"];
+    text += "model.safetensors\n  " + (bytes < 0 ? std::string("missing") : grouped(bytes) + " bytes") + "\n";
+  }
+  text += "tensors\n";
+  std::size_t width = 0;
+  for (const Json& tensor : facts["tensors"]) width = std::max(width, tensor["name"].get<std::string>().size());
+  for (const Json& tensor : facts["tensors"]) {
+    text += fmt::format("  {:<{}}  {}\n", tensor["name"].get<std::string>(), width, shape_text(tensor["shape"]));
+  }
+  const Json& memory = facts["memory_bytes"];
+  text += fmt::format("parameters\n  {:>15}  in all\n  {:>15}  without the embeddings\n  {:>15}  in matrix products\n",
+                      grouped(facts["parameters"]), grouped(facts["parameters_without_embeddings"]),
+                      grouped(facts["matrix_parameters"]));
+  text += fmt::format("memory in f32\n  {:>15}  weights\n  {:>15}  gradients\n  {:>15}  AdamW's moments\n",
+                      size_text(memory["weights"]), size_text(memory["gradients"]), size_text(memory["optimiser"]));
+  text += fmt::format("  {:>15}  KV cache of {} tokens\n", size_text(memory["kv_cache"]),
+                      facts["config"]["ctx_len"].dump());
+  text += fmt::format("operations a token, context {}\n  {:>11.1f} MFLOP  forward\n  {:>11.1f} MFLOP  training\n",
+                      facts["config"]["ctx_len"].dump(), facts["forward_flops_per_token"].get<double>() * 1e-6,
+                      facts["training_flops_per_token"].get<double>() * 1e-6);
+  return text;
+}
+
+qkv::ModelConfig chosen_config(const Options& options) {
+  if (!options.model.empty()) return qkv::load_config(options.model + "/config.json");
+  if (!options.config.empty()) return qkv::load_config(options.config);
+  try {
+    return qkv::preset(options.preset);
+  } catch (const std::invalid_argument& error) {
+    throw qkv::cli::UsageError(error.what());
+  }
+}
+
+void run(const Options& options) {
+  if (options.model.empty() && options.preset.empty() && options.config.empty()) {
+    throw qkv::cli::UsageError("one of --model, --preset and --config is required");
+  }
+  Json all = facts(chosen_config(options).resolved());
+  if (!options.model.empty()) {
+    const qkv::Tokenizer tokenizer = qkv::Tokenizer::load(options.model + "/tokenizer.json");
+    all["tokenizer_size"] = tokenizer.size();
+    all["end_token"] = tokenizer.end_token();
+    std::error_code error;
+    const auto bytes = std::filesystem::file_size(options.model + "/model.safetensors", error);
+    all["weights_file_bytes"] = error ? std::int64_t{-1} : static_cast<std::int64_t>(bytes);
+  }
+  qkv::cli::print(options.json ? all.dump(2) + "\n" : text_of(all));
+}
+
+void add(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("info", "What a model is made of");
+  const auto options = std::make_shared<Options>();
+  CLI::Option* model = command->add_option("-m,--model", options->model, "Model directory")->type_name("DIR");
+  CLI::Option* named = command->add_option("--preset", options->preset, "A configuration by name")->type_name("NAME");
+  CLI::Option* config = command->add_option("--config", options->config, "A config.json")->type_name("FILE");
+  named->excludes(model);
+  config->excludes(model)->excludes(named);
+  command->add_flag("--json", options->json, "One JSON object");
+  command->callback([options] { run(*options); });
+}
+
+const qkv::cli::Subcommand kInfo(40, add);
+
+}  // namespace
