@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// qkv attend: attention on arrays, forward and backward, for people and for tests.
+#include <qkv/array_file.h>
+#include <qkv/attention.h>
+#include <qkv/error.h>
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli.h"
+
+namespace {
+
+using qkv::DType;
+using qkv::Tensor;
+using qkv::cli::UsageError;
+
+struct Options {
+  std::string q, k, v, mask, q_lengths, kv_lengths, alibi, sinks, dout;  // arrays to read
+  std::string out, lse, probs, trace, dq, dk, dv, dmask, dsinks;         // arrays to write
+  std::string causal, align, start, window, dtype = "f32", path = "automatic";
+  std::optional<double> scale, softcap;
+  bool require_readable_key = false;
+
+  bool wants_gradient() const { return !(dq + dk + dv + dmask + dsinks).empty(); }
+};
+
+constexpr const char* kFooter = R"(
+Arrays are .npy files [batch, heads, seq, dim] (float16, float32 or float64, C or Fortran order); one of rank 3 gets a
+batch of 1 in front. Q may have more heads than K and V: query head h reads key head h / (heads of Q / heads of K).
+
+  scores = Q K^T * scale                       scale is 1/sqrt(dim) unless given
+  scores = C * tanh(scores / C)                with --softcap C
+  scores = scores + mask - slope * |distance|  with a floating --mask, with --alibi
+  O      = softmax(scores over the keys that may be read) V
+
+Who may read what. Query i stands at position start + i among the keys. --causal lets it read the keys up to there;
+--window LEFT,RIGHT those from LEFT before to RIGHT after (-1: all; 0,0: itself alone); a bool --mask those where it is
+true; lengths cut off padding. Where a query stands is never guessed:
+  top-left       start = 0: queries and keys begin together
+  bottom-right   start = keys - queries: they end together (decoding with a cache)
+  start          start = the number given by --start, one for all or one a sequence; negative too
+A query that may read nothing gives zeros, or an error with --require-readable-key.
+
+Computes in float32 whatever the files hold, unless --dtype says otherwise: f64, or bf16 or f16 to round Q, K, V and
+DO to that storage type first. Results are float32 (float64 for f64), of rank 4. --dmask has the mask's shape.
+
+Examples
+  qkv attend --q Q.npy --k K.npy --v V.npy --causal top-left --out O.npy
+  qkv attend --q Q.npy --k K.npy --v V.npy --causal bottom-right --window=255,0 --out O.npy --lse L.npy
+  qkv attend --q Q.npy --k K.npy --v V.npy --causal start --start=-3,4 --kv-lengths N.npy --out O.npy
+  qkv attend --q Q.npy --k K.npy --v V.npy --mask M.npy --out O.npy --trace steps/
+  qkv attend --q Q.npy --k K.npy --v V.npy --out O.npy --dout DO.npy --dq DQ.npy --dk DK.npy --dv DV.npy)";
+
+std::vector<std::int64_t> integers(const char* option, const std::string& text) {
+  std::vector<std::int64_t> numbers;
+  const char *p = text.data(), *end = p + text.size();
+  while (true) {
+    std::int64_t number = 0;
+    const auto [next, error] = std::from_chars(p, end, number);
+    if (error != std::errc() || (next != end && *next != ','))
+      throw UsageError(std::string(option) + " takes integers with commas between them; found '" + text + "'");
+    numbers.push_back(number);
+    if (next == end) return numbers;
+    p = next + 1;
+  }
+}
+
+qkv::Alignment alignment(const std::string& name) {
+  if (name == "top-left") return qkv::Alignment::top_left;
+  if (name == "bottom-right") return qkv::Alignment::bottom_right;
+  return name == "start" ? qkv::Alignment::start : qkv::Alignment::none;
+}
+
+void require(bool holds, const char* otherwise) {
+  if (!holds) throw UsageError(otherwise);
+}
+
+// What makes no sense together, as far as the options alone tell.
+void check(const Options& o) {
+  require(o.causal.empty() || o.align.empty(), "--causal says the alignment already; leave out --align");
+  const std::string& aligned = o.causal.empty() ? o.align : o.causal;
+  require(o.window.empty() || !aligned.empty(), "--window needs --causal or --align");
+  require(o.alibi.empty() || !aligned.empty(), "--alibi needs --causal or --align");
+  require(o.align.empty() || !o.window.empty() || !o.alibi.empty(), "--align is used by --window and --alibi only");
+  require(o.start.empty() || aligned == "start", "--start is used by --causal start and --align start only");
+  require(aligned != "start" || !o.start.empty(), "the alignment 'start' needs --start");
+  require(!o.scale || std::isfinite(*o.scale), "--scale takes a finite number");
+  require(!o.softcap || (std::isfinite(*o.softcap) && *o.softcap >= 0), "--softcap takes a finite number from 0 up");
+  require(o.dtype != "f64" || o.path != "tiled", "--path tiled computes in float32; leave out --dtype f64");
+  require(!o.wants_gradient() || !o.dout.empty(), "gradients (--dq, --dk, --dv, --dmask, --dsinks) need --dout");
+  require(o.dout.empty() || o.wants_gradient(),
+          "--dout needs a gradient to write: --dq, --dk, --dv, --dmask or --dsinks");
+  require(o.dmask.empty() || !o.mask.empty(), "--dmask needs --mask");
+  require(o.dsinks.empty() || !o.sinks.empty(), "--dsinks needs --sinks");
+  std::set<std::string> written;
+  for (const auto& file : {o.out, o.lse, o.probs, o.dq, o.dk, o.dv, o.dmask, o.dsinks})
+    require(file.empty() || written.insert(file).second, "two results cannot go to one file");
+}
+
+void set_window(const Options& o, qkv::AttentionOptions& attention) {
+  if (o.window.empty()) return;
+  const auto window = integers("--window", o.window);
+  require(window.size() == 2, "--window takes LEFT,RIGHT");
+  require(window[0] >= -1 && window[1] >= -1, "--window takes numbers from 0 up, or -1 for no limit");
+  attention.window_left = window[0];
+  attention.window_right = window[1];
+}
+
+std::vector<std::int64_t> load_lengths(const char* option, const std::string& path) {
+  if (path.empty()) return {};
+  const Tensor array = qkv::load_npy(path);
+  if (array.shape().rank() != 1 || (array.dtype() != DType::i64 && array.dtype() != DType::i32)) {
+    throw std::invalid_argument(std::string("[attend] ") + option + " must be int64 [batch]; found " +
+                                std::string(qkv::dtype_name(array.dtype())) + " " + qkv::to_string(array.shape()));
+  }
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(array.size()));
+  for (std::size_t b = 0; b < lengths.size(); ++b)
+    lengths[b] = array.dtype() == DType::i64 ? array.data<std::int64_t>()[b] : array.data<std::int32_t>()[b];
+  return lengths;
+}
+
+double element(const Tensor& array, std::int64_t i) {
+  switch (array.dtype()) {
+    case DType::f64:
+      return array.data<double>()[i];
+    case DType::bf16:
+      return to_f32(array.data<qkv::bf16>()[i]);
+    case DType::f16:
+      return to_f32(array.data<qkv::f16>()[i]);
+    default:
+      return array.data<float>()[i];
+  }
+}
+
+// A floating array of rank 4 (3: a batch of 1 in front), rounded to `dtype`.
+Tensor load_heads(const char* option, const std::string& path, DType dtype) {
+  const Tensor array = qkv::load_npy(path);
+  qkv::Dims shape = array.shape();
+  if (shape.rank() == 3) shape = {1, shape[0], shape[1], shape[2]};
+  if (shape.rank() != 4 || !is_floating(array.dtype())) {
+    throw std::invalid_argument(std::string("[attend] ") + option +
+                                " must be floating [batch, heads, seq, dim]; found " +
+                                std::string(qkv::dtype_name(array.dtype())) + " " + qkv::to_string(array.shape()));
+  }
+  Tensor rounded(shape, dtype);
+  for (std::int64_t i = 0; i < array.size(); ++i) {
+    const double x = element(array, i);
+    switch (dtype) {
+      case DType::f64:
+        rounded.data<double>()[i] = x;
+        break;
+      case DType::bf16:
+        rounded.data<qkv::bf16>()[i] = qkv::to_bf16(static_cast<float>(x));
+        break;
+      case DType::f16:
+        rounded.data<qkv::f16>()[i] = qkv::to_f16(static_cast<float>(x));
+        break;
+      default:
+        rounded.data<float>()[i] = static_cast<float>(x);
+        break;
+    }
+  }
+  return rounded;
+}
+
+// The inputs, and the options that point into them.
+struct Inputs {
+  Tensor q, k, v;             // [batch, n_head | n_kv_head, seq, dim]
+  Tensor mask, alibi, sinks;  // as in the files; empty if not given
+  qkv::AttentionOptions options;
+};
+
+Tensor load_optional(const std::string& path) { return path.empty() ? Tensor() : qkv::load_npy(path); }
+
+void load(const Options& o, Inputs& in) {
+  const DType dtype = qkv::dtype_from_name(o.dtype);
+  set_window(o, in.options);
+  if (!o.start.empty()) in.options.start = integers("--start", o.start);
+  in.q = load_heads("--q", o.q, dtype);
+  in.k = load_heads("--k", o.k, dtype);
+  in.v = load_heads("--v", o.v, dtype);
+  in.mask = load_optional(o.mask);
+  in.alibi = load_optional(o.alibi);
+  in.sinks = load_optional(o.sinks);
+  require(o.dmask.empty() || in.mask.dtype() != DType::boolean,
+          "--dmask needs a floating mask; a bool one has no gradient");
+  qkv::AttentionOptions& a = in.options;
+  a.causal = !o.causal.empty();
+  a.alignment = alignment(a.causal ? o.causal : o.align);
+  a.mask = in.mask;
+  a.alibi_slopes = in.alibi;
+  a.sinks = in.sinks;
+  a.q_lengths = load_lengths("--q-lengths", o.q_lengths);
+  a.kv_lengths = load_lengths("--kv-lengths", o.kv_lengths);
+  a.scale = o.scale;
+  a.softcap = o.softcap.value_or(0);
+  a.require_readable_key = o.require_readable_key;
+  if (o.path == "reference") a.path = qkv::AttentionPath::reference;
+  if (o.path == "tiled") a.path = qkv::AttentionPath::tiled;
+}
+
+DType result_type(const Inputs& in) { return in.q.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+
+// Zeros of a shape if the result is wanted, otherwise nothing.
+Tensor result(const std::string& path, const qkv::Dims& shape, const Inputs& in) {
+  return path.empty() ? Tensor() : Tensor(shape, result_type(in));
+}
+
+void save(const std::string& path, const Tensor& array) {
+  if (!path.empty()) qkv::save_npy(path, array);
+}
+
+void save_steps(const std::string& directory, const Inputs& in, const qkv::Dims& shape) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) throw qkv::FileError(directory, error.message());
+  Tensor scores(shape, result_type(in)), softcapped(shape, result_type(in));  // [batch, n_head, q_len, kv_len]
+  Tensor masked(shape, result_type(in)), probs(shape, result_type(in));       // [batch, n_head, q_len, kv_len]
+  attention_steps(in.q, in.k, in.v, in.options, {scores, softcapped, masked, probs});
+  save(directory + "/scores.npy", scores);
+  save(directory + "/softcapped.npy", softcapped);
+  save(directory + "/masked.npy", masked);
+  save(directory + "/probs.npy", probs);
+}
+
+void save_gradients(const Options& o, const Inputs& in, const Tensor& out, const Tensor& lse) {
+  const Tensor dout = load_heads("--dout", o.dout, in.q.dtype());  // [batch, n_head, q_len, d_v]
+  Tensor dq = result(o.dq, in.q.shape(), in), dk = result(o.dk, in.k.shape(), in), dv = result(o.dv, in.v.shape(), in);
+  Tensor dmask = result(o.dmask, in.mask.shape(), in), dsinks = result(o.dsinks, in.sinks.shape(), in);
+  attention_backward(in.q, in.k, in.v, out, lse, dout, in.options, {dq, dk, dv, dmask, dsinks});
+  save(o.dq, dq);
+  save(o.dk, dk);
+  save(o.dv, dv);
+  save(o.dmask, dmask);
+  save(o.dsinks, dsinks);
+}
+
+void run(const Options& o) {
+  check(o);
+  Inputs in;
+  load(o, in);
+  const qkv::Dims &q = in.q.shape(), &k = in.k.shape(), &v = in.v.shape();
+  const qkv::Dims scores_shape{q[0], q[1], q[2], k[2]};
+  Tensor out({q[0], q[1], q[2], v[3]}, result_type(in));  // [batch, n_head, q_len, d_v]
+  Tensor lse({q[0], q[1], q[2]}, result_type(in));        // [batch, n_head, q_len]
+  Tensor probs = result(o.probs, scores_shape, in);
+  attention(in.q, in.k, in.v, in.options, {out, lse, probs});
+  save(o.out, out);
+  save(o.lse, lse);
+  save(o.probs, probs);
+  if (!o.trace.empty()) save_steps(o.trace, in, scores_shape);
+  if (o.wants_gradient()) save_gradients(o, in, out, lse);
+}
+
+void add(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("attend", "Attention on arrays: softmax(mask(Q K^T * scale)) V and its gradients");
+  auto o = std::make_shared<Options>();
+  const auto file = [&](const char* name, std::string& path, const char* what, const char* group) {
+    return command->add_option(name, path, what)->type_name("FILE")->group(group);
+  };
+  file("--q", o->q, "Queries [batch, heads, seq, dim]", "Arrays to read")->required();
+  file("--k", o->k, "Keys", "Arrays to read")->required();
+  file("--v", o->v, "Values; their dim may differ", "Arrays to read")->required();
+  file("--mask", o->mask, "Bool (true: may read) or floating (added); broadcasts", "Arrays to read");
+  file("--q-lengths", o->q_lengths, "Queries that count, int64 [batch]", "Arrays to read");
+  file("--kv-lengths", o->kv_lengths, "Keys that exist, int64 [batch]", "Arrays to read");
+  file("--alibi", o->alibi, "ALiBi: a slope a head", "Arrays to read");
+  file("--sinks", o->sinks, "A logit a head in the denominator that reads no value", "Arrays to read");
+  file("--dout", o->dout, "Gradient with respect to --out", "Arrays to read");
+  const auto aligned = CLI::IsMember({"top-left", "bottom-right", "start"});
+  command->add_option("--causal", o->causal, "No key past the query's position")->check(aligned)->type_name("HOW");
+  command->add_option("--align", o->align, "Positions for --window or --alibi alone")->check(aligned)->type_name("HOW");
+  command->add_option("--start", o->start, "Position of query 0 of each sequence")->type_name("N[,N...]");
+  command->add_option("--window", o->window, "Keys before and after that may be read")->type_name("LEFT,RIGHT");
+  command->add_option("--scale", o->scale, "Factor of Q K^T")->type_name("S");
+  command->add_option("--softcap", o->softcap, "Bound of the scores; 0 is none")->type_name("C");
+  command->add_flag("--require-readable-key", o->require_readable_key, "A query that may read nothing is an error");
+  command->add_option("--dtype", o->dtype, "f32 (default), f64, bf16 or f16")
+      ->check(CLI::IsMember({"f32", "f64", "bf16", "f16"}))
+      ->type_name("TYPE");
+  command
+      ->add_option("--path", o->path, "reference (scores held in full) or tiled (online softmax); default: what fits")
+      ->check(CLI::IsMember({"reference", "tiled"}))
+      ->type_name("PATH");
+  qkv::cli::add_threads_option(*command);
+  file("--out", o->out, "The result", "Arrays to write")->required();
+  file("--lse", o->lse, "Logarithm of the softmax's denominator [batch, heads, seq]", "Arrays to write");
+  file("--probs", o->probs, "Probabilities [batch, heads, seq, keys]", "Arrays to write");
+  command->add_option("--trace", o->trace, "scores.npy, softcapped.npy, masked.npy and probs.npy, in this directory")
+      ->type_name("DIR")
+      ->group("Arrays to write");
+  file("--dq", o->dq, "Gradient of --q", "Arrays to write");
+  file("--dk", o->dk, "Gradient of --k", "Arrays to write");
+  file("--dv", o->dv, "Gradient of --v", "Arrays to write");
+  file("--dmask", o->dmask, "Gradient of a floating --mask", "Arrays to write");
+  file("--dsinks", o->dsinks, "Gradient of --sinks", "Arrays to write");
+  command->footer(kFooter);
+  command->callback([o] { run(*o); });
+}
+
+const qkv::cli::Subcommand kAttend(10, add);
+
+}  // namespace
