@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Growing a model: AdamW, learning-rate schedules, accumulation, evaluation, checkpoints.
+//
+// A run is a function of its configuration and data alone: the same bits at any thread count, and the same bits whether
+// it ran through or was stopped and resumed any number of times.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/dataset.h"
+#include "qkv/model.h"
+#include "qkv/tokenizer.h"
+
+namespace qkv {
+
+enum class Schedule : std::uint8_t { cosine, linear, wsd, constant };
+std::string_view to_string(Schedule schedule) noexcept;
+Schedule schedule_from(std::string_view name);  // throws std::invalid_argument that lists the names
+
+struct TrainConfig {
+  std::int64_t steps = 2000;       // optimiser steps of the whole run
+  std::int64_t batch_size = 16;    // sequences of one micro-batch
+  std::int64_t grad_accum = 1;     // micro-batches of one step
+  double learning_rate = 2e-3;     // the highest one
+  double min_lr = -1;              // the last one; -1: a tenth of the highest
+  std::int64_t warmup_steps = -1;  // -1: a twentieth of the steps, at most 500
+  std::int64_t decay_steps = 0;    // where the schedule ends; 0: steps
+  Schedule schedule = Schedule::cosine;
+  double weight_decay = 0.1;  // matrices only
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double eps = 1e-8;
+  double grad_clip = 1.0;  // the largest norm of all gradients together; 0: no limit
+  std::int64_t eval_interval = 250;
+  std::int64_t eval_iters = 20;      // batches of one evaluation, spread evenly over the validation part; 0: all of it
+  std::int64_t sample_interval = 0;  // 0: no samples
+  std::int64_t log_interval = 10;
+  std::int64_t checkpoint_interval = 250;
+  std::int64_t max_bad_steps = 10;  // steps in a row with NaN or inf that end the run
+  std::uint64_t seed = 1337;
+
+  bool operator==(const TrainConfig&) const = default;
+};
+
+// Throws std::invalid_argument with the first value that makes no sense.
+void validate(const TrainConfig& config);
+
+// The learning rate of step 1 ... steps; at and past the schedule's end it is min_lr (constant: learning_rate).
+//   warm-up   learning_rate * step / (warmup_steps + 1)
+//   cosine    min + (max - min) * (1 + cos(pi * t)) / 2      t = (step - warmup) / (decay_steps - warmup)
+//   linear    max + (min - max) * t
+//   wsd       max until the last fifth of decay_steps, then linear to min        (warm-up, stable, decay)
+double learning_rate_at(const TrainConfig& config, std::int64_t step);
+
+// AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019), with bias correction:
+//   m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2
+//   p = p - lr * weight_decay * p - lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
+// The same bits at any thread count. Not thread-safe.
+class AdamW {
+ public:
+  AdamW() = default;
+  explicit AdamW(const Model& model);
+
+  // Step `step` (from 1) of the model, gradients (in the flat order) multiplied by gradient_scale. Allocates nothing.
+  void update(Model& model, const std::vector<Tensor>& gradients, const TrainConfig& config, double learning_rate,
+              double gradient_scale, std::int64_t step);
+
+  std::vector<Tensor>& first_moments() noexcept { return m_; }  // [i] as the model's parameter i
+  std::vector<Tensor>& second_moments() noexcept { return v_; }
+  const std::vector<Tensor>& first_moments() const noexcept { return m_; }
+  const std::vector<Tensor>& second_moments() const noexcept { return v_; }
+
+ private:
+  std::vector<Tensor> m_, v_;
+};
+
+// The norm of all tensors as one vector, summed in double in a fixed order. f32 or f64.
+double global_norm(const std::vector<Tensor>& tensors);
+
+struct StepReport {
+  std::int64_t step = 0;  // from 1
+  double loss = 0;        // nats a token, before the update
+  double grad_norm = 0;   // before clipping
+  double learning_rate = 0;
+  std::int64_t tokens = 0;  // real targets
+  double seconds = 0;
+  bool skipped = false;  // NaN or inf: nothing was changed
+};
+
+struct EvalReport {
+  std::int64_t step = 0;
+  double loss = 0;           // nats a token
+  double bits_per_byte = 0;  // loss * tokens / (bytes * ln 2), over the whole part
+  std::int64_t tokens = 0;   // predicted
+  bool best = false;         // the lowest loss so far
+};
+
+// Too many steps in a row had NaN or inf, or a run ended among such steps. Nothing was saved since they began: the last
+// checkpoint is the last good one.
+class TrainingDiverged : public std::runtime_error {
+ public:
+  TrainingDiverged(std::int64_t step, const std::string& what) : std::runtime_error(what), step_(step) {}
+  std::int64_t step() const noexcept { return step_; }
+
+ private:
+  std::int64_t step_;
+};
+
+// A model in training. Not thread-safe; computing uses qkv::num_threads() threads inside.
+class Trainer {
+ public:
+  // Throws std::invalid_argument if config makes no sense, the vocabularies differ or the training part is shorter than
+  // one window of ctx_len + 1 tokens.
+  Trainer(Model model, Tokenizer tokenizer, TokenDataset data, const TrainConfig& config);
+  ~Trainer();
+  Trainer(Trainer&&) noexcept;
+  Trainer& operator=(Trainer&&) noexcept;
+
+  // One optimiser step on the next grad_accum * batch_size sequences, or on the given micro-batches. Every real target
+  // of the step weighs alike. A step without targets changes nothing but the count. Throws TrainingDiverged.
+  StepReport step();
+  StepReport step(std::span<const Batch> micro_batches);
+  // Changes nothing but the best loss. Needs at least two validation tokens (has_validation()).
+  EvalReport evaluate();
+  bool has_validation() const noexcept;
+
+  std::int64_t steps_done() const noexcept;
+  std::int64_t skipped_steps() const noexcept;       // since the run began
+  std::int64_t bad_steps_in_a_row() const noexcept;  // the newest ones
+  std::int64_t evaluated_step() const noexcept;      // the step of the newest evaluation; 0: none yet
+  double best_loss() const noexcept;                 // of the evaluations; infinity before the first
+  std::int64_t best_step() const noexcept;
+  const TrainConfig& config() const noexcept;
+  void set_config(const TrainConfig& config);  // from the next step on; throws std::invalid_argument
+  Model& model() noexcept;
+  const Tokenizer& tokenizer() const noexcept;
+  const TokenDataset& data() const noexcept;
+  const AdamW& optimizer() const noexcept;
+
+  // The directory becomes: config.json, model.safetensors, tokenizer.json (a model to pass on) and
+  // run_state.safetensors (weights, moments and run state, all that resuming needs, in one file that is replaced in one
+  // step, so a crash at any moment leaves either the old state or the new one). docs/formats.md. Throws qkv::FileError;
+  // what was there before is then still there. Refuses (std::runtime_error) to save weights with NaN or inf.
+  void save(const std::string& directory);
+  // Takes up where the directory's run_state.safetensors stands; tokens from `data`. Throws qkv::FileError if it is
+  // missing, damaged or another model's.
+  static Trainer resume(const std::string& directory, TokenDataset data);
+
+ private:
+  struct Impl;
+  explicit Trainer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// The configuration that the run in a directory was saved with. Throws qkv::FileError.
+TrainConfig load_train_config(const std::string& directory);
+// Whether there is a run to resume, or anything at all that a new run would overwrite.
+enum class RunDirectory : std::uint8_t { absent, unfinished_start, resumable, occupied };
+RunDirectory inspect_run_directory(const std::string& directory);
+
+// What a run tells; each may be empty. Called on the calling thread.
+struct TrainObserver {
+  std::function<void(const StepReport&)> on_step;  // every step
+  std::function<void(const EvalReport&)> on_evaluation;
+  std::function<void(std::int64_t step)> on_sample;      // time to show one; the model is at rest
+  std::function<void(std::int64_t step)> on_checkpoint;  // written and synced; none among bad steps
+  std::function<bool()> stop_requested;                  // asked between steps; interrupt.h has the one of Ctrl-C
+};
+
+struct RunOptions {
+  std::string directory;
+  double flops_per_token = 0;        // of training (measure.h), and
+  double peak_flops_per_second = 0;  // the machine's peak: their share goes to metrics.jsonl; 0: not known
+  std::int64_t stop_after = 0;       // save and return after this step, whatever `steps` says; 0: no such limit
+};
+
+// Steps until config().steps: evaluations, checkpoints (also one before the first step and one at the end), the best
+// validation model in best/, metrics.jsonl (one JSON object a line; cut back to the run's step first). An evaluation
+// that was due when the run was stopped is made up for. Returns true when the run is complete and false if it was asked
+// to stop early; it is saved either way. Throws TrainingDiverged and qkv::FileError; the last checkpoint is then whole.
+bool run_training(Trainer& trainer, const RunOptions& options, const TrainObserver& observer);
+
+}  // namespace qkv

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run_state.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "qkv/error.h"
+
+namespace qkv {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Calls visit(key, member) for each member, so that writing and reading cannot differ.
+template <class Config, class Visit>
+void each_member(Config& c, const Visit& visit) {
+  visit("steps", c.steps);
+  visit("batch_size", c.batch_size);
+  visit("grad_accum", c.grad_accum);
+  visit("learning_rate", c.learning_rate);
+  visit("min_lr", c.min_lr);
+  visit("warmup_steps", c.warmup_steps);
+  visit("decay_steps", c.decay_steps);
+  visit("schedule", c.schedule);
+  visit("weight_decay", c.weight_decay);
+  visit("beta1", c.beta1);
+  visit("beta2", c.beta2);
+  visit("eps", c.eps);
+  visit("grad_clip", c.grad_clip);
+  visit("eval_interval", c.eval_interval);
+  visit("eval_iters", c.eval_iters);
+  visit("sample_interval", c.sample_interval);
+  visit("log_interval", c.log_interval);
+  visit("checkpoint_interval", c.checkpoint_interval);
+  visit("max_bad_steps", c.max_bad_steps);
+  visit("seed", c.seed);
+}
+
+template <class State, class Visit>
+void each_count(State& s, const Visit& visit) {
+  visit("step", s.step);
+  visit("updates", s.updates);
+  visit("next_sequence", s.next_sequence);
+  visit("tokens", s.tokens);
+  visit("evaluated_step", s.evaluated_step);
+  visit("best_step", s.best_step);
+}
+
+// Reads members of `object` by their type; throws std::invalid_argument with the key at fault.
+class Reader {
+ public:
+  explicit Reader(const Json& object) : object_(object) {}
+
+  void operator()(const char* key, std::int64_t& value) const {
+    const Json& found = member(key);
+    if (!found.is_number_integer()) refuse(key, "an integer");
+    value = found.get<std::int64_t>();
+  }
+  void operator()(const char* key, std::uint64_t& value) const {
+    const Json& found = member(key);
+    if (!found.is_number_unsigned()) refuse(key, "an integer of at least 0");
+    value = found.get<std::uint64_t>();
+  }
+  void operator()(const char* key, double& value) const {
+    const Json& found = member(key);
+    if (!found.is_number()) refuse(key, "a number");
+    value = found.get<double>();
+  }
+  void operator()(const char* key, Schedule& value) const {
+    const Json& found = member(key);
+    if (!found.is_string()) refuse(key, "a schedule's name");
+    value = schedule_from(found.get<std::string>());
+  }
+  const Json& member(const char* key) const {
+    const auto found = object_.find(key);
+    if (found == object_.end()) refuse(key, "to be there");
+    return *found;
+  }
+  [[noreturn]] static void refuse(const char* key, const char* expected) {
+    throw std::invalid_argument(std::string("expected '") + key + "' " + (expected[0] == 't' ? "" : "to be ") +
+                                expected);
+  }
+
+ private:
+  const Json& object_;
+};
+
+}  // namespace
+
+std::string run_state_text(const RunState& state, const TrainConfig& config) {
+  Json json, options;
+  each_count(state, [&](const char* key, std::int64_t value) { json[key] = value; });
+  json["best_loss"] = std::isfinite(state.best_loss) ? Json(state.best_loss) : Json(nullptr);
+  const auto put = [&](const char* key, const auto& value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, Schedule>) {
+      options[key] = std::string(to_string(value));
+    } else {
+      options[key] = value;
+    }
+  };
+  each_member(config, put);
+  json["config"] = std::move(options);
+  return json.dump();
+}
+
+SavedRun parse_run_state(const std::string& path, const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  SavedRun run;
+  try {
+    if (!json.is_object()) throw std::invalid_argument("expected a JSON object");
+    const Reader reader(json);
+    each_count(run.state, reader);
+    const Json& best = reader.member("best_loss");
+    if (!best.is_null()) reader("best_loss", run.state.best_loss);
+    const Json& options = reader.member("config");
+    if (!options.is_object()) Reader::refuse("config", "an object");
+    each_member(run.config, Reader(options));
+    validate(run.config);
+    each_count(run.state, [](const char* key, std::int64_t value) {
+      if (value < 0) Reader::refuse(key, "at least 0");
+    });
+  } catch (const std::invalid_argument& error) {
+    throw FileError(path, std::string("the training state is not valid: ") + error.what());
+  }
+  return run;
+}
+
+}  // namespace qkv

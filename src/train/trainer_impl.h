@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Trainer holds, shared by the step (trainer.cc) and the files (checkpoint.cc).
+#pragma once
+
+#include <limits>
+#include <utility>
+
+#include "qkv/train.h"
+
+namespace qkv {
+
+// Where a run stands; with weights, moments and configuration it is all that the next step depends on.
+struct RunState {
+  std::int64_t step = 0;           // steps done, skipped ones included
+  std::int64_t updates = 0;        // AdamW's t
+  std::int64_t next_sequence = 0;  // number of the first sequence of the next step
+  std::int64_t tokens = 0;         // real targets trained on so far
+  std::int64_t evaluated_step = 0;
+  std::int64_t best_step = 0;
+  double best_loss = std::numeric_limits<double>::infinity();
+};
+
+struct Trainer::Impl {
+  Impl(Model m, Tokenizer t, TokenDataset d, const TrainConfig& c)
+      : model(std::move(m)), tokenizer(std::move(t)), data(std::move(d)), config(c), optimizer(model) {}
+
+  StepReport step(std::span<const Batch> micro_batches);
+
+  Model model;
+  Tokenizer tokenizer;
+  TokenDataset data;
+  TrainConfig config;
+  AdamW optimizer;
+  RunState state;
+  std::int64_t bad_in_a_row = 0;      // not saved: nothing is saved while it is not 0
+  std::vector<Tensor> gradients;      // [i] as the model's parameter i
+  std::vector<std::int32_t> tokens;   // [grad_accum * batch_size, ctx_len]
+  std::vector<std::int32_t> targets;  // likewise
+};
+
+}  // namespace qkv
