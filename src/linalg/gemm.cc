@@ -32,9 +32,9 @@ std::string gemm_implementation(bool, bool, std::int64_t, std::int64_t, std::int
 
 namespace {
 
-// oneDNN sums a long reduction in parts whose number may depend on the threads; parts of at most this many terms have
-// never been split that way, so longer products are made of them, in order.
-constexpr std::int64_t kLongestReduction = 1024;
+// With a transposed A, oneDNN sums long reductions (2048 terms and more) in parts whose number depends on the threads;
+// 1,500 terms and fewer never were. Longer ones are made of such parts here, added in order.
+constexpr std::int64_t kLongestTransposed = 1024;
 
 using Key = std::array<std::int64_t, 7>;  // trans_a, trans_b, m, n, k, threads, bits of beta
 struct Product {
@@ -120,8 +120,9 @@ void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64
     target = dense_c.data();
   }
   std::vector<float> part_a, part_b;
-  for (std::int64_t p = 0; p < k; p += kLongestReduction) {
-    const std::int64_t terms = std::min(kLongestReduction, k - p);
+  const std::int64_t longest = trans_a ? kLongestTransposed : k;
+  for (std::int64_t p = 0; p < k; p += longest) {
+    const std::int64_t terms = std::min(longest, k - p);
     const float* x = trans_a ? as_dense(terms, m, a + p * lda, lda, part_a) : as_dense(m, terms, a + p, lda, part_a);
     const float* y = trans_b ? as_dense(n, terms, b + p, ldb, part_b) : as_dense(terms, n, b + p * ldb, ldb, part_b);
     run_dense(trans_a, trans_b, m, n, terms, x, y, p == 0 ? beta : 1.0f, target);
@@ -131,7 +132,7 @@ void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64
 }
 
 std::string gemm_implementation(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k) {
-  return describe(trans_a, trans_b, m, n, std::min(k, kLongestReduction), 0.0f).impl_info_str();
+  return describe(trans_a, trans_b, m, n, trans_a ? std::min(k, kLongestTransposed) : k, 0.0f).impl_info_str();
 }
 
 #endif
