@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks from the #include lines (and the ROOMS of CMakeLists.txt) that the house is built as docs/architecture.md
+draws it: includes point left only. Prints one line a fault and exits 1 if there is one.
+
+    check_includes.py [ROOT]        checks a tree (default: the one this script lies in)
+    check_includes.py --self-test   shows that forbidden includes are caught
+"""
+import pathlib
+import re
+import sys
+import tempfile
+
+# What each room may include beside itself. `os` may be used by all.
+LINE = ["core", "kernels", "linalg", "attention", "model"]
+ALLOWED = {
+    "core": set(),
+    "os": {"core"},
+    "kernels": {"core"},
+    "linalg": {"core"},
+    "attention": {"core", "kernels", "linalg"},
+    "text": {"core"},
+    "page": {"core"},
+    "formats": {"core", "text"},
+    "measure": {"core", "kernels", "linalg"},
+    "model": {"core", "kernels", "linalg", "attention"},
+    "generate": set(LINE),
+    "inspect": set(LINE) | {"text", "formats", "page", "measure"},
+    "train": set(LINE) | {"generate", "text", "formats", "page", "measure"},
+}
+# The room that implements each public header.
+PUBLIC = {
+    "tensor": "core", "error": "core", "threads": "core", "version": "core", "interrupt": "os",
+    "kernels": "kernels", "attention": "attention", "multi_head": "attention", "kv_cache": "attention", "model": "model",
+    "tokenizer": "text", "array_file": "formats", "model_file": "formats", "generate": "generate",
+    "dataset": "train", "train": "train", "inspect": "inspect", "measure": "measure", "qkv": "all",
+}
+# Public headers that a room may include though their room stands right of it: descriptions, no code is called.
+DESCRIPTIONS = {"measure": {"model"}}
+# Libraries with one owner.
+OWNERS = {"dnnl": {"linalg"}, "oneapi/dnnl": {"linalg"}, "omp.h": {"core", "linalg"}, "immintrin.h": {"kernels"},
+          "nlohmann/": {"formats", "text", "cli", "train", "inspect"}, "pcre2.h": {"text"}}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
+SOURCES = {".h", ".hpp", ".cc", ".cpp", ".inc"}
+
+
+def room_of(path):
+    """The room of a file, from its path below the root: src/core/x.cc -> core, cli/x.cc -> cli."""
+    return path.parts[1] if path.parts[0] == "src" and len(path.parts) > 2 else path.parts[0]
+
+
+def fault_of_public(room, header):
+    """Why a room may not include <qkv/header>, or None."""
+    name = pathlib.PurePosixPath(header).stem
+    if name not in PUBLIC:
+        return "no room is known for this public header: add it to scripts/check_includes.py"
+    if room not in ALLOWED or room == "formats":
+        return None  # public headers, cli, python, examples; formats may know them all
+    owner = PUBLIC[name]
+    if owner in ALLOWED[room] | {room, "os"} or name in DESCRIPTIONS.get(room, set()):
+        return None
+    return f"{room} may not know {owner}"
+
+
+def fault(path, mark, target):
+    """Why a file may not include a target, or None."""
+    room = room_of(path)
+    for library, owners in OWNERS.items():
+        if target.startswith(library) and room not in owners:
+            return f"only {', '.join(sorted(owners))} may include this library"
+    if mark == "<":
+        if room == "include" and re.search(r"[./]", target):
+            return "a public header includes public headers and the standard library only"
+        return None
+    if target.startswith("qkv/"):
+        return fault_of_public(room, target)
+    first = pathlib.PurePosixPath(target).parts[0]
+    if first == "..":
+        return "includes are written from src/ or include/"
+    if room in ("include", "cli", "python", "examples"):
+        beside = "/" not in target and room in ("cli", "python")
+        return None if beside else f"{room} may include <qkv/...> only"
+    if "/" not in target:
+        return None  # a file beside it
+    if first == "tests":
+        return "product code never includes tests"
+    if first not in ALLOWED:
+        return f"there is no room {first}"
+    if first not in ALLOWED[room] | {room, "os"}:
+        return f"{room} may not know {first}"
+    return None
+
+
+def faults_of_file(root, path):
+    text = (root / path).read_text(encoding="utf-8", errors="replace")
+    for match in INCLUDE.finditer(text):
+        reason = fault(path, *match.groups())
+        if reason:
+            line = text.count("\n", 0, match.start(1)) + 1
+            yield f"{path}:{line}: {match.group(2)}: {reason}"
+
+
+def faults_of_links(root, path):
+    """A room links only what it may include."""
+    room = path.parts[1]
+    text = re.sub(r"#.*", "", (root / path).read_text(encoding="utf-8"))
+    for listed in re.findall(r"\bROOMS\s+([\w\s]+)", text):
+        for other in listed.split():
+            if other.isupper():
+                break
+            if other not in ALLOWED[room] | {room, "os"}:
+                yield f"{path}: ROOMS {other}: {room} may not know {other}"
+
+
+def faults(root):
+    found = []
+    for folder in sorted(p.name for p in (root / "src").glob("*") if p.is_dir()):
+        if folder not in ALLOWED:
+            found.append(f"src/{folder}: there is no such room in scripts/check_includes.py")
+    for top in ("include", "src", "cli", "python", "examples"):
+        for file in sorted((root / top).rglob("*")):
+            path = file.relative_to(root)
+            if file.suffix in SOURCES and (top != "src" or room_of(path) in ALLOWED):
+                found.extend(faults_of_file(root, path))
+            elif file.name == "CMakeLists.txt" and len(path.parts) == 3 and room_of(path) in ALLOWED:
+                found.extend(faults_of_links(root, path))
+    return found
+
+
+def self_test():
+    bad = {
+        "src/core/a.cc": '#include "kernels/k.h"',
+        "src/kernels/a.cc": '#include "attention/mask.h"',
+        "src/linalg/a.cc": '#include "kernels/k.h"',
+        "src/model/a.cc": '  #  include   "qkv/generate.h"',
+        "src/model/b.cc": '#include "formats/gguf.h"',
+        "src/text/a.cc": '#include "qkv/model.h"',
+        "src/attention/a.cc": "#include <dnnl.hpp>",
+        "src/model/c.cc": "#include <omp.h>",
+        "src/generate/a.cc": '#include "train/x.h"',
+        "src/inspect/a.cc": '#include "generate/x.h"',
+        "src/train/a.cc": '#include "tests/x.h"',
+        "src/train/b.cc": '#include "../core/x.h"',
+        "src/utils/a.cc": "",
+        "src/formats/CMakeLists.txt": "qkv_room(formats SOURCES a.cc ROOMS core model)",
+        "cli/a.cc": '#include "core/random.h"',
+        "python/a.cc": '#include "model/layers.h"',
+        "examples/a.cc": '#include "core/random.h"',
+        "include/qkv/a.h": '#include "core/random.h"',
+        "include/qkv/b.h": "#include <immintrin.h>",
+        "include/qkv/c.h": "#include <nlohmann/json.hpp>",
+        "include/qkv/d.h": "#include <dnnl.hpp>",
+        "cli/b.cc": '#include "qkv/unheard_of.h"',
+    }
+    good = {
+        "src/core/b.cc": '#include "core/parallel.h"\n#include "qkv/tensor.h"\n#include "os/machine.h"\n#include <vector>',
+        "src/attention/b.cc": '#include "kernels/k.h"\n#include "linalg/gemm.h"\n#include "mask.h"\n#include "qkv/kv_cache.h"',
+        "src/formats/b.cc": '#include "text/bpe.h"\n#include "qkv/model.h"\n#include <nlohmann/json.hpp>',
+        "src/measure/b.cc": '#include "qkv/model.h"\n#include "kernels/k.h"',
+        "src/linalg/b.cc": "#include <dnnl.hpp>",
+        "src/train/c.cc": '#include "generate/x.h"\n#include "qkv/tokenizer.h"\n#include "page/svg.h"',
+        "src/linalg/CMakeLists.txt": "qkv_room(linalg SOURCES a.cc ROOMS core LIBRARIES dnnl)",
+        "include/qkv/e.h": '#include "qkv/tensor.h"\n#include <string_view>',
+        "cli/c.cc": '#include <CLI/CLI.hpp>\n#include "cli.h"\n#include "qkv/train.h"',
+        "tests/core/a.cc": '#include "core/random.h"',
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for path, text in {**bad, **good}.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text + "\n", encoding="utf-8")
+        caught = faults(root)
+    missed = [p for p in bad if not any(c.startswith((p + ":", str(pathlib.PurePosixPath(p).parent) + ":")) for c in caught)]
+    wrong = [c for c in caught if c.split(":")[0] in good]
+    for path in missed:
+        print(f"self-test: not caught: {path}: {bad[path]}")
+    for line in wrong:
+        print(f"self-test: wrongly refused: {line}")
+    return missed + wrong
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        found = self_test()
+    else:
+        root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent
+        found = faults(root)
+        print("\n".join(found) if found else "includes point left only")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()

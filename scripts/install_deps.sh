@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what qkv is built and tested with, where it is missing (Debian 12, as root or with sudo). On another system
+# it prints the list and fails if a tool or header is missing.
+#
+#   scripts/install_deps.sh          what `make build`, `make test` and `make demo` need
+#   scripts/install_deps.sh --all    also what `make check` and `make tsan` need
+set -euo pipefail
+
+packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libpcre2-dev
+  libgtest-dev libgmock-dev python3 python3-numpy bible-kjv bible-kjv-text)
+tools=(g++ cmake ninja python3)
+if [[ "${1:-}" == --all ]]; then
+  packages+=(clang clang-format clang-tidy libomp-dev libbenchmark-dev qemu-user g++-aarch64-linux-gnu)
+  tools+=(clang++ clang-format clang-tidy)
+elif [[ $# -gt 0 ]]; then
+  echo "usage: install_deps.sh [--all]" >&2
+  exit 2
+fi
+
+is_debian_like() { [[ -x /usr/bin/dpkg-query && -x /usr/bin/apt-get ]]; }
+
+if ! is_debian_like; then
+  echo "Not a Debian system. qkv needs what these Debian 12 packages hold:"
+  printf '  %s\n' "${packages[@]}"
+  missing=0
+  for tool in "${tools[@]}"; do
+    command -v "$tool" >/dev/null || { echo "missing: $tool" >&2; missing=1; }
+  done
+  exit "$missing"
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  state=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
+  [[ "$state" == *"ok installed" ]] || missing+=("$package")
+done
+if [[ ${#missing[@]} -eq 0 ]]; then exit 0; fi
+
+as_root=()
+if [[ $(id -u) -ne 0 ]]; then
+  if ! command -v sudo >/dev/null; then
+    echo "As root, run: apt-get install --no-install-recommends ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+echo "installing: ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -q
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exit statuses, the one line on standard error, and broken standard streams.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "process.h"
+
+namespace {
+
+using qkv_test::Finished;
+using qkv_test::run_qkv;
+using qkv_test::run_shell;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+// Exactly one line, "qkv: ...".
+void expect_one_line(const Finished& finished) { EXPECT_THAT(finished.err, MatchesRegex("qkv: [^\n]+\n")); }
+
+TEST(Frame, Version) {
+  const Finished finished = run_qkv({"--version"});
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_EQ(finished.out, "qkv 0.1.0\n");
+  EXPECT_EQ(finished.err, "");
+}
+
+TEST(Frame, HelpNamesTheSubcommandsAndEachHasItsOwn) {
+  const Finished finished = run_qkv({"--help"});
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_THAT(finished.out, HasSubstr("generate"));
+  EXPECT_THAT(finished.out, HasSubstr("info"));
+  const Finished generate = run_qkv({"generate", "--help"});
+  EXPECT_EQ(generate.status, 0);
+  EXPECT_THAT(generate.out, HasSubstr("--repeat-penalty"));
+  EXPECT_EQ(generate.err, "");
+}
+
+TEST(Frame, MisuseIsStatusTwoAndOneLineThatPointsToHelp) {
+  const std::vector<std::vector<std::string>> misuses = {
+      {},
+      {"dance"},
+      {""},
+      {"--frobnicate"},
+      {"info", "--frobnicate"},
+      {"info"},
+      {"info", "--preset", "nobody"},
+      {"info", "--preset", "gpt2", "-m", "dir"},
+      {"generate"},
+      {"generate", "-m"},
+      {"generate", "-m", "dir", "--temp", "warm"},
+      {"generate", "-m", "dir", "--temp", "-1"},
+      {"generate", "-m", "dir", "--top-p", "1.5"},
+      {"generate", "-m", "dir", "-n", "-3"},
+      {"generate", "-m", "dir", "-t", "-1"},
+      {"generate", "-m", "dir", "-p", "a", "-f", "b"},
+  };
+  for (const auto& arguments : misuses) {
+    const Finished finished = run_qkv(arguments);
+    SCOPED_TRACE(testing::PrintToString(arguments));
+    EXPECT_EQ(finished.status, 2);
+    EXPECT_EQ(finished.out, "");
+    expect_one_line(finished);
+    EXPECT_THAT(finished.err, HasSubstr(" --help)"));
+  }
+  EXPECT_THAT(run_qkv({"generate", "-m", "dir", "-n", "x"}).err, HasSubstr("(see qkv generate --help)"));
+}
+
+TEST(Frame, AMissingModelIsStatusOneAndNamed) {
+  for (const char* command : {"info", "generate"}) {
+    const Finished finished = run_qkv({command, "-m", "no/such\nplace"});
+    EXPECT_EQ(finished.status, 1);
+    expect_one_line(finished);
+    EXPECT_THAT(finished.err, HasSubstr("no/such place"));
+  }
+}
+
+TEST(Frame, DashesAndUnderscoresAreAlikeInNamesButNotInValues) {
+  EXPECT_THAT(run_qkv({"generate", "-m", "no_such_dir", "--top_k", "3", "--repeat_penalty=1.5", "-p", ""}).err,
+              HasSubstr("no_such_dir"));
+  EXPECT_THAT(run_qkv({"generate", "--model=no_such_dir", "--max_tokens", "3"}).err, HasSubstr("no_such_dir"));
+}
+
+TEST(Frame, OutputThatCannotBeWrittenIsAFailureAndNotSilence) {
+  for (const char* command : {"$QKV --version > /dev/full", "$QKV info --preset gpt2 > /dev/full", "$QKV --help >&-",
+                              "$QKV info --preset gpt2 >&-"}) {
+    const Finished finished = run_shell(command);
+    SCOPED_TRACE(command);
+    EXPECT_EQ(finished.status, 1);
+    expect_one_line(finished);
+  }
+  // A reader that goes away: no death by signal.
+  const Finished closed = run_shell("{ $QKV info --preset gpt2; echo $? >&2; } | true");
+  EXPECT_THAT(closed.err, testing::EndsWith("\n1\n"));
+  // Standard error closed too: the exit status still tells.
+  EXPECT_EQ(run_shell("$QKV --version > /dev/full 2>&-").status, 1);
+}
+
+}  // namespace

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the qkv program and keeps what it says.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace qkv_test {
+
+struct Finished {
+  int status = -1;  // exit status, or -1 - the signal's number
+  std::string out;
+  std::string err;
+};
+
+// Runs `qkv ARGUMENTS...` with `input` on standard input, to its end. on_output (may be empty) sees standard output
+// grow, and may send signals to the process.
+Finished run_qkv(const std::vector<std::string>& arguments, const std::string& input = "",
+                 const std::function<void(const std::string& out, int pid)>& on_output = {});
+// Runs a shell command in which $QKV is the program.
+Finished run_shell(const std::string& command);
+
+}  // namespace qkv_test
