@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shared collection of malformed files. It is not part of this repository: QKV_CASES_DIR says where it is.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "formats/safetensors.h"
+#include "formats/scratch.h"
+#include "qkv/error.h"
+
+namespace qkv {
+namespace {
+
+std::string cases_folder() {
+  const char* folder = std::getenv("QKV_CASES_DIR");
+  return folder ? folder : QKV_SOURCE_DIR "/../shared/cases";
+}
+
+TEST(MalformedFiles, Safetensors) {
+  const std::string folder = cases_folder() + "/malformed/";
+  if (!std::filesystem::exists(folder + "index.json")) {
+    std::cout << "NOT RUN: no malformed files in " << folder << " (QKV_CASES_DIR says where they are)\n";
+    return;
+  }
+  int count = 0;
+  for (const auto& item : nlohmann::json::parse(read_all(folder + "index.json"))) {
+    if (item["format"] != "safetensors" || item["layer"] != "container") continue;
+    const std::string name = item["file"], expect = item["expect"];
+    if (!name.ends_with(".safetensors")) continue;
+    ++count;
+    bool accepted = false;
+    std::string reason;
+    try {
+      const SafetensorsFile file(folder + name);
+      for (const auto& entry : file.tensors()) {
+        volatile unsigned char last = 0;  // every byte of every tensor can be read
+        for (std::size_t i = 0; i < entry.bytes; ++i) last = static_cast<unsigned char>(entry.data[i]);
+        static_cast<void>(last);
+      }
+      accepted = true;
+    } catch (const FileError& error) {
+      reason = error.what();
+    }
+    if (expect == "reject") {
+      EXPECT_FALSE(accepted) << name << ": " << item["reason"];
+    }
+    if (expect == "accept") {
+      EXPECT_TRUE(accepted) << name << ": " << reason;
+    }
+  }
+  EXPECT_GT(count, 40);
+  std::cout << count << " safetensors files of " << folder << " behave\n";
+}
+
+}  // namespace
+}  // namespace qkv
