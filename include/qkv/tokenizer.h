@@ -10,6 +10,10 @@
 
 namespace qkv {
 
+// Whether "<|endoftext|>" in a text is thirteen characters like any others or the control token. Text of unknown origin
+// must be the former, so that is the default everywhere.
+enum class SpecialTokens : std::uint8_t { as_text, as_ids };
+
 // Immutable once made, so any number of threads may use one.
 class Tokenizer {
  public:
@@ -17,8 +21,9 @@ class Tokenizer {
   // From tokenizer.json, as `tokenizers` writes it. Throws qkv::FileError.
   static Tokenizer load(const std::string& path);
   // Byte-level BPE learnt from a text: GPT-2's split, the most frequent pair first, ties to the lowest pair of ids.
-  // `size` counts the 256 bytes and the end token, so it is at least 257. progress (may be empty) is told how many
-  // tokens there are so far.
+  // Ids 0 to 255 are the bytes, 256 is the end token, the learnt ones follow. `size` counts them all, so it is at least
+  // 257 (else std::invalid_argument); there are fewer when no pair of tokens occurs twice any more. progress (may be
+  // empty) is told how many tokens there are so far.
   struct Progress {
     void (*report)(void* self, std::int64_t done, std::int64_t total) = nullptr;
     void* self = nullptr;
@@ -30,12 +35,15 @@ class Tokenizer {
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer) noexcept;
 
-  std::int64_t size() const noexcept;        // number of ids
-  std::int32_t end_token() const noexcept;   // -1 if there is none
-  std::vector<std::int32_t> encode(std::string_view text) const;
-  std::string decode(std::int32_t id) const;                      // the bytes of one token; may be part of a character
+  std::int64_t size() const noexcept;       // number of ids
+  std::int32_t end_token() const noexcept;  // -1 if there is none
+  // decode(encode(text)) == text for every text, unless a loaded tokenizer.json asks for more (a space put before the
+  // text, spaces taken away around an added token).
+  std::vector<std::int32_t> encode(std::string_view text, SpecialTokens special = SpecialTokens::as_text) const;
+  // The bytes of one token, which may be part of a character. Throws std::invalid_argument on an id that is none.
+  std::string decode(std::int32_t id) const;
   std::string decode(const std::vector<std::int32_t>& ids) const;
-  void save(const std::string& path) const;                       // tokenizer.json, atomically
+  void save(const std::string& path) const;  // tokenizer.json, atomically
 
  private:
   struct Impl;

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/bpe_encoder.h"
+
+#include <algorithm>
+#include <queue>
+#include <set>
+#include <stdexcept>
+
+namespace qkv {
+namespace {
+
+[[noreturn]] void fail(const std::string& expected, const std::string& found) {
+  throw std::invalid_argument("[tokenizer] expected " + expected + "; found " + found);
+}
+
+// The symbols of a piece as a doubly linked list in arrays; a symbol swallowed by its left neighbour has id -1.
+struct Symbol {
+  std::int32_t id;
+  std::int32_t before, after;  // -1: none
+};
+
+struct Candidate {
+  std::int32_t rank, at, result;
+  std::int32_t left, right;  // the ids it was found with: it is stale if they have changed
+  bool operator>(const Candidate& other) const noexcept {
+    return rank != other.rank ? rank > other.rank : at > other.at;
+  }
+};
+
+}  // namespace
+
+BpeEncoder::BpeEncoder(const TokenizerData& data) {
+  std::set<std::int32_t> controls;
+  for (const AddedToken& token : data.added) controls.insert(token.id);
+  byte_ids_.fill(-1);
+  for (std::size_t id = 0; id < data.tokens.size(); ++id) {
+    if (controls.contains(static_cast<std::int32_t>(id))) continue;
+    const std::string& token = data.tokens[id];
+    if (token.size() == 1) byte_ids_[static_cast<unsigned char>(token[0])] = static_cast<std::int32_t>(id);
+    if (data.ignore_merges) whole_.emplace(token, static_cast<std::int32_t>(id));
+  }
+  for (std::size_t byte = 0; byte < 256; ++byte)
+    if (byte_ids_[byte] < 0) fail("a token for each of the 256 bytes", "none for byte " + std::to_string(byte));
+  const auto size = static_cast<std::int32_t>(data.tokens.size());
+  merges_.reserve(data.merges.size());
+  for (std::size_t rank = 0; rank < data.merges.size(); ++rank) {
+    const Merge& merge = data.merges[rank];
+    for (const std::int32_t id : {merge.left, merge.right, merge.result})
+      if (id < 0 || id >= size) fail("ids below " + std::to_string(size) + " in merges", std::to_string(id));
+    if (!merges_.emplace(pair_key(merge.left, merge.right), Target{static_cast<std::int32_t>(rank), merge.result})
+             .second)
+      fail("each pair to be merged once", "merge " + std::to_string(rank) + " again");
+  }
+}
+
+void BpeEncoder::encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
+  if (!whole_.empty()) {
+    if (const auto found = whole_.find(std::string(piece)); found != whole_.end()) return ids.push_back(found->second);
+  }
+  if (piece.size() > std::size_t{1} << 30) fail("pieces of at most 1 GiB", std::to_string(piece.size()) + " bytes");
+  const auto n = static_cast<std::int32_t>(piece.size());
+  std::vector<Symbol> symbols(piece.size());
+  for (std::int32_t i = 0; i < n; ++i)
+    symbols[static_cast<std::size_t>(i)] = {byte_id(piece[static_cast<std::size_t>(i)]), i - 1, i + 1 < n ? i + 1 : -1};
+  const auto symbol = [&](std::int32_t i) -> Symbol& { return symbols[static_cast<std::size_t>(i)]; };
+
+  std::vector<Candidate> storage;
+  storage.reserve(piece.size());
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue(std::greater<>(), std::move(storage));
+  const auto propose = [&](std::int32_t at) {
+    if (at < 0 || symbol(at).after < 0) return;
+    const std::int32_t left = symbol(at).id, right = symbol(symbol(at).after).id;
+    const auto found = merges_.find(pair_key(left, right));
+    if (found != merges_.end()) queue.push({found->second.rank, at, found->second.result, left, right});
+  };
+  for (std::int32_t i = 0; i + 1 < n; ++i) propose(i);
+  while (!queue.empty()) {
+    const Candidate best = queue.top();
+    queue.pop();
+    Symbol& left = symbol(best.at);
+    if (left.id != best.left || left.after < 0 || symbol(left.after).id != best.right) continue;
+    Symbol& right = symbol(left.after);
+    left.id = best.result;
+    right.id = -1;
+    left.after = right.after;
+    if (left.after >= 0) symbol(left.after).before = best.at;
+    propose(best.at);
+    propose(left.before);
+  }
+  for (std::int32_t i = n ? 0 : -1; i >= 0; i = symbol(i).after) ids.push_back(symbol(i).id);
+}
+
+}  // namespace qkv

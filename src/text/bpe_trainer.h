@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Learning byte pair merges from a text.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+#include "text/tokenizer_data.h"
+
+namespace qkv {
+
+// Tokens 0 to 255 are the bytes, 256 is the end token, and each later one joins the pair of tokens that occurs most
+// often within the pieces of the text at that moment (of equals the one with the lowest left id, then the lowest right
+// id). Ends at `size` tokens, or earlier when no pair occurs twice. Two merges that spell the same bytes share a token.
+// O(n log n) in the bytes of the distinct pieces. progress(tokens so far, size) may be empty. Throws
+// std::invalid_argument if size < 257.
+TokenizerData train_bpe_data(std::string_view text, std::int64_t size,
+                             const std::function<void(std::int64_t, std::int64_t)>& progress);
+
+// The tokenizer of bytes alone: 256 of them and the end token.
+TokenizerData byte_tokenizer_data();
+
+}  // namespace qkv

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that makes a tokenizer what it is, as plain data: what tokenizer.json holds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qkv {
+
+inline constexpr std::string_view kEndToken = "<|endoftext|>";
+
+// A token that is found in the text before anything is split, rather than built from pairs.
+struct AddedToken {
+  std::int32_t id = 0;
+  std::string content;
+  bool special = false;      // a control token: found only where the caller asks for it
+  bool single_word = false;  // only where no letter, digit or '_' adjoins
+  bool lstrip = false;       // takes the spaces before it along
+  bool rstrip = false;       // and those after it
+  bool normalized = false;   // of no effect, since there is no normalizer; kept for the file
+};
+
+struct Merge {
+  std::int32_t left, right, result;
+};
+
+struct TokenizerData {
+  std::vector<std::string> tokens;    // [size] the bytes of each id
+  std::vector<Merge> merges;          // the most urgent first
+  std::vector<AddedToken> added;      // their ids are in `tokens` too
+  std::vector<std::string> patterns;  // of the splitter, stage by stage
+  bool add_prefix_space = false;      // a text that does not begin with a space is given one
+  bool ignore_merges = false;         // a piece that is a token is that token, whatever the merges say
+  std::int32_t end_token = -1;
+};
+
+}  // namespace qkv

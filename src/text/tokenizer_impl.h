@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inside of qkv::Tokenizer, for the room that reads and writes its file.
+#pragma once
+
+#include "qkv/tokenizer.h"
+#include "text/added_tokens.h"
+#include "text/bpe_encoder.h"
+#include "text/splitter.h"
+#include "text/tokenizer_data.h"
+
+namespace qkv {
+
+struct Tokenizer::Impl {
+  explicit Impl(TokenizerData from);  // throws std::invalid_argument on data that cannot be a tokenizer
+
+  TokenizerData data;
+  BpeEncoder encoder;
+  Splitter splitter;
+  AddedTokens plain_added, all_added;  // without and with the special tokens
+};
+
+}  // namespace qkv
