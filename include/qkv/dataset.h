@@ -30,7 +30,7 @@ class Corpus {
   const std::vector<std::string_view>& validation() const noexcept { return validation_; }
   std::int64_t training_bytes() const noexcept { return training_bytes_; }
   std::int64_t validation_bytes() const noexcept { return validation_bytes_; }
-  std::uint64_t checksum() const noexcept { return checksum_; }  // XXH3 of the pieces' sizes and bytes and the cut
+  std::uint64_t checksum() const noexcept { return checksum_; }  // XXH3 of the files' sizes and bytes
   // Calls use(text) with the training part as one text, which a tokenizer can be trained on: in place if it is one
   // piece, else a copy.
   void with_training_text(const std::function<void(std::string_view)>& use) const;

@@ -39,8 +39,8 @@ struct TrainConfig {
   double eps = 1e-8;
   double grad_clip = 1.0;  // the largest norm of all gradients together; 0: no limit
   std::int64_t eval_interval = 250;
-  std::int64_t eval_iters = 20;      // batches of one evaluation, spread evenly over the validation part; 0: all of it
-  std::int64_t sample_interval = 0;  // 0: no samples
+  std::int64_t eval_iters = 20;  // batches of one evaluation, spread evenly over the validation part; 0: all of it
+  std::int64_t sample_interval = 500;  // 0: no samples
   std::int64_t log_interval = 10;
   std::int64_t checkpoint_interval = 250;
   std::int64_t max_bad_steps = 10;  // steps in a row with NaN or inf that end the run

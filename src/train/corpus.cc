@@ -81,8 +81,8 @@ Corpus::Corpus(std::shared_ptr<const void> owner, const std::vector<std::string_
     training_bytes_ += static_cast<std::int64_t>(cut);
     validation_bytes_ += size - static_cast<std::int64_t>(cut);
     seen += size;
-    const std::uint64_t sizes[2] = {text.size(), cut};
-    checksum.add(sizes, sizeof sizes);
+    const std::uint64_t bytes = text.size();
+    checksum.add(&bytes, sizeof bytes);
     checksum.add(text.data(), text.size());
   }
   checksum_ = checksum.value();

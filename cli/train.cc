@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// qkv train: grows a model from text.
+#include "qkv/train.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+
+#include "cli.h"
+#include "qkv/error.h"
+#include "qkv/generate.h"
+#include "qkv/interrupt.h"
+#include "qkv/measure.h"
+#include "qkv/model_file.h"
+#include "train_progress.h"
+#include "train_settings.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace qkv::cli;
+using qkv::FileError;
+
+constexpr std::int64_t kSmallText = 256 * 1024;  // bytes; below it bytes are the tokens
+constexpr std::int64_t kDefaultBpe = 4096;
+
+// What the run was asked to be, without the vocabulary's size, which the tokenizer gives.
+qkv::ModelConfig asked_model(const TrainSettings& settings, std::int64_t vocab_size) {
+  qkv::ModelConfig config;
+  if (!settings.preset.empty()) config = qkv::preset(settings.preset);
+  settings.apply(config);
+  config.vocab_size = vocab_size;
+  return config.resolved();
+}
+
+// SIZE of "bpe:SIZE".
+std::optional<std::int64_t> bpe_size(const std::string& spec) {
+  if (!spec.starts_with("bpe:")) return std::nullopt;
+  std::int64_t size = 0;
+  const char* const end = spec.data() + spec.size();
+  const auto [stop, error] = std::from_chars(spec.data() + 4, end, size);
+  if (error != std::errc() || stop != end || size < 257 || size > 1'000'000) {
+    throw UsageError(fmt::format("--tokenizer bpe:SIZE needs a SIZE of 257 to 1000000; found '{}'", spec));
+  }
+  return size;
+}
+
+std::string tokenizer_spec(const TrainSettings& settings, std::int64_t text_bytes) {
+  if (!settings.tokenizer.empty()) return settings.tokenizer;
+  if (!settings.preset.empty()) return fmt::format("bpe:{}", qkv::preset(settings.preset).vocab_size);
+  return text_bytes < kSmallText ? "bytes" : fmt::format("bpe:{}", kDefaultBpe);
+}
+
+qkv::Tokenizer learn_bpe(const qkv::Corpus& corpus, std::int64_t size) {
+  Progress progress("learning tokens", 0, true);
+  std::optional<qkv::Tokenizer> tokenizer;
+  corpus.with_training_text([&](std::string_view text) {
+    const auto report = [](void* self, std::int64_t done, std::int64_t total) {
+      static_cast<Progress*>(self)->update(static_cast<double>(done), static_cast<double>(total));
+    };
+    tokenizer = qkv::Tokenizer::train_bpe(text, size, {report, &progress});
+  });
+  progress.hide();
+  print(fmt::format("tokenizer: BPE of {} tokens, learnt in {:.1f} s\n", tokenizer->size(), progress.seconds()));
+  return std::move(*tokenizer);
+}
+
+qkv::Tokenizer make_tokenizer(const std::string& spec, const qkv::Corpus& corpus) {
+  if (spec == "bytes") return qkv::Tokenizer::bytes();
+  if (const auto size = bpe_size(spec)) return learn_bpe(corpus, *size);
+  return qkv::Tokenizer::load(spec);
+}
+
+qkv::TokenDataset tokenize(const qkv::Corpus& corpus, const qkv::Tokenizer& tokenizer, const std::string& path) {
+  Progress progress("tokenising", 0, true);
+  return qkv::TokenDataset::tokenize(corpus, tokenizer, path, [&](std::int64_t done, std::int64_t total) {
+    progress.update(static_cast<double>(done), static_cast<double>(total));
+  });
+}
+
+// Takes a directory away again that this run made, if the run never came to its first checkpoint.
+class FreshDirectory {
+ public:
+  explicit FreshDirectory(const std::string& path) : path_(path), made_(!fs::exists(path)) {
+    std::error_code error;
+    fs::create_directories(path, error);
+    if (error) throw FileError(path, "cannot be made: " + error.message());
+  }
+  FreshDirectory(const FreshDirectory&) = delete;
+  FreshDirectory& operator=(const FreshDirectory&) = delete;
+  ~FreshDirectory() {
+    std::error_code ignored;
+    if (made_) fs::remove_all(path_, ignored);
+  }
+  void keep() noexcept { made_ = false; }
+
+ private:
+  std::string path_;
+  bool made_;
+};
+
+qkv::Trainer start(const TrainSettings& settings) {
+  if (settings.data.empty()) throw UsageError("--data is needed: the text to learn from");
+  switch (qkv::inspect_run_directory(settings.out)) {
+    case qkv::RunDirectory::resumable:
+      throw FileError(settings.out, "holds a run already; add --resume to go on with it, or choose another directory");
+    case qkv::RunDirectory::occupied:
+      throw FileError(settings.out, "exists and is no run that was just begun; choose a new directory");
+    case qkv::RunDirectory::absent:
+    case qkv::RunDirectory::unfinished_start:
+      break;
+  }
+  qkv::TrainConfig config;
+  settings.apply(config);
+  qkv::validate(config);
+  const qkv::Corpus corpus = qkv::Corpus::read(settings.data, settings.validation_fraction);
+  const std::string spec = tokenizer_spec(settings, corpus.training_bytes() + corpus.validation_bytes());
+  const std::int64_t ctx_len = asked_model(settings, 257).ctx_len;  // refuses what cannot be before the long work
+  if (spec == "bytes" && corpus.training_bytes() <= ctx_len) {
+    throw FileError(settings.data.front(), fmt::format("expected at least {} bytes of training text, one window of "
+                                                       "ctx_len {} and the token after it; found {}",
+                                                       ctx_len + 1, ctx_len, corpus.training_bytes()));
+  }
+  qkv::Tokenizer tokenizer = make_tokenizer(spec, corpus);
+  FreshDirectory directory(settings.out);
+  qkv::TokenDataset data = tokenize(corpus, tokenizer, settings.out + "/tokens.bin");
+  qkv::Model model(asked_model(settings, tokenizer.size()), config.seed);
+  qkv::Trainer trainer(std::move(model), std::move(tokenizer), std::move(data), config);
+  trainer.save(settings.out);  // from here on there is something to resume
+  directory.keep();
+  return trainer;
+}
+
+// The text of a run cannot change under it.
+qkv::TokenDataset data_to_resume(const TrainSettings& settings) {
+  const std::string path = settings.out + "/tokens.bin";
+  if (settings.data.empty()) return qkv::TokenDataset::open(path);
+  const qkv::Corpus corpus = qkv::Corpus::read(settings.data, settings.validation_fraction);
+  if (!fs::exists(path)) return tokenize(corpus, qkv::Tokenizer::load(settings.out + "/tokenizer.json"), path);
+  qkv::TokenDataset data = qkv::TokenDataset::open(path);
+  if (data.source_checksum() != corpus.checksum() ||
+      (settings.validation_fraction_option->count() > 0 && data.validation().bytes() != corpus.validation_bytes())) {
+    throw FileError(settings.data.front(), "is not the text (or not the split) that the run in " + settings.out +
+                                               " began with; leave out --data to go on with that");
+  }
+  return data;
+}
+
+void check_same_model(const TrainSettings& settings, const qkv::Trainer& trainer, const qkv::ModelConfig& stored) {
+  qkv::ModelConfig asked = stored;
+  if (!settings.preset.empty()) asked = qkv::preset(settings.preset);
+  settings.apply(asked);
+  asked.vocab_size = stored.vocab_size;
+  if (asked.resolved() != stored.resolved())
+    throw UsageError("a run's model cannot change; leave out the model options, or start a new run");
+  if (settings.tokenizer.empty()) return;
+  const std::int64_t size = trainer.tokenizer().size();
+  const auto wanted = bpe_size(settings.tokenizer);
+  const bool fits = settings.tokenizer == "bytes" ? size == 257
+                    : wanted                      ? size <= *wanted
+                                                  : qkv::Tokenizer::load(settings.tokenizer).size() == size;
+  if (!fits) throw UsageError("a run's tokenizer cannot change; leave out --tokenizer, or start a new run");
+}
+
+qkv::Trainer resume(const TrainSettings& settings) {
+  qkv::TrainConfig config = qkv::load_train_config(settings.out);
+  qkv::Trainer trainer = qkv::Trainer::resume(settings.out, data_to_resume(settings));
+  check_same_model(settings, trainer, trainer.model().config());
+  settings.apply(config);
+  trainer.set_config(config);
+  print(fmt::format("resuming after step {} of {}\n", trainer.steps_done(), config.steps));
+  return trainer;
+}
+
+void describe(qkv::Trainer& trainer) {
+  const qkv::ModelConfig& c = trainer.model().config();
+  const qkv::TokenDataset& data = trainer.data();
+  print(fmt::format("model: {} parameters; {} layers, {} heads, d_model {}, context {}, vocabulary {}\n",
+                    qkv::parameter_count(c), c.n_layer, c.n_head, c.d_model, c.ctx_len, c.vocab_size));
+  print(fmt::format("data: {} tokens to train on ({:.2f} bytes a token), {} for validation; {} steps of {} tokens\n",
+                    data.training().size(),
+                    static_cast<double>(data.training().bytes()) / static_cast<double>(data.training().size()),
+                    data.validation().size(), trainer.config().steps,
+                    trainer.config().batch_size * trainer.config().grad_accum * c.ctx_len));
+  if (!trainer.has_validation()) print("note: no validation text, so there will be no evaluations\n");
+}
+
+// Writes what a run tells.
+class Reporter {
+ public:
+  Reporter(qkv::Trainer& trainer, const TrainSettings& settings, double flops_per_token, double peak)
+      : trainer_(trainer),
+        settings_(settings),
+        flops_per_token_(flops_per_token),
+        peak_(peak),
+        progress_("training", static_cast<double>(trainer.steps_done()), false) {}
+
+  qkv::TrainObserver observer() {
+    qkv::TrainObserver observer;
+    observer.on_step = [this](const qkv::StepReport& report) { step(report); };
+    observer.on_evaluation = [this](const qkv::EvalReport& report) { evaluation(report); };
+    observer.on_sample = [this](std::int64_t at) { sample(at); };
+    observer.stop_requested = [] { return qkv::interrupt_requested(); };
+    return observer;
+  }
+  void line(const std::string& text) {
+    progress_.hide();
+    print(text + "\n");
+  }
+  double seconds() const { return progress_.seconds(); }
+
+ private:
+  void step(const qkv::StepReport& report) {
+    const std::int64_t steps = trainer_.config().steps;
+    seconds_ += report.seconds;
+    tokens_ += report.tokens;
+    ++count_;
+    const bool last = report.step == steps || report.step == settings_.stop_after;
+    if (report.skipped) line(fmt::format("step {}: the loss or its gradient is NaN or infinite; skipped", report.step));
+    if (report.step == 1 || report.step % trainer_.config().log_interval == 0 || last) {
+      const double rate = static_cast<double>(tokens_) / seconds_;
+      std::string text = fmt::format("step {:>{}}/{}  loss {:.4f}  grad {:.3f}  lr {:.2e}  {:.1f} ms  {:.0f} tokens/s",
+                                     report.step, std::to_string(steps).size(), steps, report.loss, report.grad_norm,
+                                     report.learning_rate, seconds_ / count_ * 1e3, rate);
+      if (peak_ > 0) text += fmt::format("  {:.1f} % of peak", 100 * rate * flops_per_token_ / peak_);
+      text += "  " + duration_text(left(report.step)) + " left";
+      line(text);
+      seconds_ = 0;
+      tokens_ = count_ = 0;
+    }
+    progress_.update(static_cast<double>(report.step), static_cast<double>(steps));
+  }
+
+  double left(std::int64_t step) const {
+    return progress_.seconds_left(static_cast<double>(step), static_cast<double>(trainer_.config().steps));
+  }
+
+  void evaluation(const qkv::EvalReport& report) {
+    line(fmt::format("step {}  validation loss {:.4f}  {:.4f} bits per byte{}", report.step, report.loss,
+                     report.bits_per_byte, report.best ? "  (best so far, kept in best/)" : ""));
+  }
+
+  void sample(std::int64_t step) {
+    std::vector<std::int32_t> prompt = trainer_.tokenizer().encode(settings_.sample_prompt);
+    const std::int32_t end = trainer_.tokenizer().end_token();
+    if (prompt.empty() && end >= 0) prompt.push_back(end);
+    if (prompt.empty()) return line("no sample: the sample prompt is empty");
+    qkv::GenerateOptions options;
+    options.sampler.seed = trainer_.config().seed + static_cast<std::uint64_t>(step);
+    options.max_tokens = settings_.sample_tokens;
+    options.end_token = end;
+    qkv::Utf8Stream stream;
+    std::string text = stream.push(settings_.sample_prompt);
+    try {
+      text += stream.push(trainer_.tokenizer().decode(qkv::generate(trainer_.model(), prompt, options).tokens));
+    } catch (const qkv::SamplingError& error) {  // NaN; the run itself decides what becomes of it
+      return line(fmt::format("no sample: {}", error.what()));
+    }
+    text += stream.flush();
+    std::string shown = fmt::format("sample after step {}:\n  | ", step);
+    for (const char c : text.substr(std::min(text.find_first_not_of('\n'), text.size()))) {
+      const bool control = (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7F;
+      shown += c == '\n' ? "\n  | " : control ? "?" : std::string(1, c);
+    }
+    line(shown);
+  }
+
+  qkv::Trainer& trainer_;
+  const TrainSettings& settings_;
+  double flops_per_token_, peak_;
+  Progress progress_;
+  double seconds_ = 0;                   // since the last line
+  std::int64_t tokens_ = 0, count_ = 0;  // likewise
+};
+
+void run(const TrainSettings& settings) {
+  if (settings.out.empty()) throw UsageError("--out is needed: the directory of the model");
+  qkv::Trainer trainer = settings.resume ? resume(settings) : start(settings);
+  describe(trainer);
+  const qkv::ModelConfig& model = trainer.model().config();
+  const double flops = qkv::training_flops_per_token(model, model.ctx_len);
+  const qkv::Peak peak = qkv::measure_peak();
+  print(fmt::format("peak: {:.0f} GF/s ({}), {:.1f} MFLOP a token\n", peak.gflops, peak.instructions, flops / 1e6));
+  qkv::install_interrupt_latch();
+  Reporter reporter(trainer, settings, flops, peak.gflops * 1e9);
+  const bool complete =
+      qkv::run_training(trainer, {settings.out, flops, peak.gflops * 1e9, settings.stop_after}, reporter.observer());
+  if (!complete) {
+    reporter.line(fmt::format("{}: step {} is finished and saved in {}; go on with --resume",
+                              qkv::interrupt_requested() ? "interrupted" : "stopped", trainer.steps_done(),
+                              settings.out));
+    return;
+  }
+  std::string text = fmt::format("done: {} steps in {}", trainer.steps_done(), duration_text(reporter.seconds()));
+  if (trainer.skipped_steps() > 0) text += fmt::format(", {} of them skipped", trainer.skipped_steps());
+  if (std::isfinite(trainer.best_loss())) {
+    text += fmt::format("; best validation loss {:.4f} at step {}, in {}/best", trainer.best_loss(),
+                        trainer.best_step(), settings.out);
+  }
+  reporter.line(text);
+  reporter.line(fmt::format("the model is in {0} (try: qkv generate -m {0} -p \"...\")", settings.out));
+}
+
+void add(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("train", "Grow a model from text");
+  const auto settings = add_train_options(*command);
+  command->callback([command, settings] {
+    read_config_file(*command, *settings);
+    run(*settings);
+  });
+}
+
+const Subcommand kTrain(20, add);
+
+}  // namespace

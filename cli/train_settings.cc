@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_settings.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <map>
+
+#include "cli.h"
+#include "qkv/error.h"
+
+namespace qkv::cli {
+namespace {
+
+// Adds one option for a member of a configuration, whose default it shows.
+template <class Config, class T>
+CLI::Option* add(CLI::App& command, std::vector<std::function<void(Config&)>>& values, const std::string& names,
+                 T Config::*member, const std::string& help) {
+  auto value = std::make_shared<T>(Config{}.*member);
+  CLI::Option* option = nullptr;
+  if constexpr (std::is_same_v<T, bool>) {
+    option = command.add_flag(names, *value, help);
+  } else {
+    option = command.add_option(names, *value, help)->take_last();
+  }
+  values.push_back([value, option, member](Config& config) {
+    if (option->count() > 0) config.*member = *value;
+  });
+  return option;
+}
+
+template <class Config, class T>
+void add_choice(CLI::App& command, std::vector<std::function<void(Config&)>>& values, const std::string& name,
+                T Config::*member, const std::vector<std::pair<std::string, T>>& choices, const std::string& help) {
+  auto value = std::make_shared<std::string>();
+  std::string listed;
+  std::vector<std::string> names;
+  for (const auto& choice : choices) {
+    listed += (listed.empty() ? "" : "|") + choice.first;
+    names.push_back(choice.first);
+  }
+  const CLI::Option* option = command.add_option(name, *value, help)
+                                  ->take_last()
+                                  ->check(CLI::IsMember(names).description(""))
+                                  ->type_name(listed);
+  values.push_back([value, option, member, choices](Config& config) {
+    if (option->count() == 0) return;
+    for (const auto& choice : choices) {
+      if (choice.first == *value) config.*member = choice.second;
+    }
+  });
+}
+
+void add_data_options(CLI::App& command, TrainSettings& s) {
+  const std::string group = "Data and run";
+  command.add_option("--data", s.data, "Text files, in this order")->type_name("FILE...")->group(group);
+  command.add_option("--out,--out-dir", s.out, "Directory of the model and all else")->type_name("DIR")->group(group);
+  command.add_flag("--resume", s.resume, "Go on with the run in the directory, bit for bit")->group(group);
+  command.add_option("--config", s.config_file, "TOML or INI file of option names; the command line has precedence")
+      ->type_name("FILE")
+      ->group(group);
+  command
+      .add_option("--tokenizer", s.tokenizer,
+                  "How text becomes tokens [bpe:4096, or bytes for text below 256 KB; a preset's vocabulary]")
+      ->type_name("bytes|bpe:SIZE|FILE")
+      ->group(group);
+  s.validation_fraction_option =
+      command.add_option("--val-fraction", s.validation_fraction, "Share of the text, at its end, kept for validation")
+          ->capture_default_str()
+          ->group(group);
+  command.add_option("--stop-after", s.stop_after, "Save and stop after this step; the schedule still spans --steps")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("STEP")
+      ->group(group);
+  command.add_option("--sample-prompt", s.sample_prompt, "What samples go on from")->type_name("TEXT")->group(group);
+  command.add_option("--sample-tokens", s.sample_tokens, "Tokens of a sample")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+  add_threads_option(command);
+}
+
+void add_model_options(CLI::App& command, TrainSettings& s) {
+  using C = ModelConfig;
+  auto& v = s.model_values;
+  std::string presets;
+  for (const std::string& name : preset_names()) presets += (presets.empty() ? "" : "|") + name;
+  command.add_option("--preset", s.preset, "A known shape, which the options below change")
+      ->type_name(presets)
+      ->group("Model");
+  const std::size_t first = command.get_options().size();
+  add(command, v, "--n-layer", &C::n_layer, "Blocks")->capture_default_str();
+  add(command, v, "--n-head", &C::n_head, "Attention heads")->capture_default_str();
+  add(command, v, "--n-kv-head", &C::n_kv_head, "Heads of keys and values [n_head]");
+  add(command, v, "--d-model,--n-embd", &C::d_model, "Width of the residual stream")->capture_default_str();
+  add(command, v, "--head-dim", &C::head_dim, "Width of a query and a key [d_model / n_head]");
+  add(command, v, "--v-head-dim", &C::v_head_dim, "Width of a value [head_dim]");
+  add(command, v, "--d-ff", &C::d_ff, "Width of the MLP [4 * d_model]");
+  add(command, v, "--ctx-len,--block-size", &C::ctx_len, "Tokens the model sees at once")->capture_default_str();
+  add_choice(command, v, "--norm", &C::norm, {{"rmsnorm", Norm::rmsnorm}, {"layernorm", Norm::layernorm}}, "[rmsnorm]");
+  add_choice(command, v, "--activation", &C::activation,
+             {{"relu", Activation::relu},
+              {"relu2", Activation::relu2},
+              {"gelu", Activation::gelu},
+              {"swiglu", Activation::swiglu}},
+             "[relu]");
+  add_choice(command, v, "--positions", &C::positions, {{"learned", Positions::learned}, {"rotary", Positions::rotary}},
+             "[learned]");
+  add(command, v, "--norm-gain,!--no-norm-gain", &C::norm_gain, "Norms have a gain");
+  add(command, v, "--norm-bias,!--no-norm-bias", &C::norm_bias, "Layer norms have a bias");
+  add(command, v, "--norm-eps", &C::norm_eps, "What keeps norms from dividing by 0")->capture_default_str();
+  add(command, v, "--embedding-norm,!--no-embedding-norm", &C::embedding_norm, "A norm after the embedding [yes]");
+  add(command, v, "--final-norm,!--no-final-norm", &C::final_norm, "A norm before the head");
+  add(command, v, "--rope-theta", &C::rope_theta, "Base of rotary positions")->capture_default_str();
+  add(command, v, "--attention-bias,!--no-attention-bias", &C::attention_bias, "W_Q, W_K, W_V, W_O have biases");
+  add(command, v, "--mlp-bias,!--no-mlp-bias", &C::mlp_bias, "The MLP's matrices have biases");
+  add(command, v, "--tied-head,!--no-tied-head", &C::tied_head, "The head is the token embedding");
+  const auto options = command.get_options();
+  for (std::size_t i = first; i < options.size(); ++i) options[i]->group("Model");
+}
+
+void add_optimiser_options(CLI::App& command, TrainSettings& s) {
+  using C = TrainConfig;
+  auto& v = s.train_values;
+  const std::size_t first = command.get_options().size();
+  add(command, v, "--steps,--max-iters", &C::steps, "Optimiser steps")->capture_default_str();
+  add(command, v, "--batch-size", &C::batch_size, "Sequences at once")->capture_default_str();
+  add(command, v, "--grad-accum,--gradient-accumulation-steps", &C::grad_accum, "Batches a step")
+      ->capture_default_str();
+  add(command, v, "--learning-rate", &C::learning_rate, "The highest one")->capture_default_str();
+  add(command, v, "--min-lr", &C::min_lr, "The last one [a tenth of the highest]");
+  add(command, v, "--warmup-steps,--warmup-iters", &C::warmup_steps, "[a twentieth of the steps, at most 500]");
+  add(command, v, "--decay-steps,--lr-decay-iters", &C::decay_steps, "Step at which the schedule ends [steps]");
+  add_choice(command, v, "--schedule", &C::schedule,
+             {{"cosine", Schedule::cosine},
+              {"linear", Schedule::linear},
+              {"wsd", Schedule::wsd},
+              {"constant", Schedule::constant}},
+             "Learning rate after the warm-up [cosine]");
+  add(command, v, "--weight-decay", &C::weight_decay, "Of matrices")->capture_default_str();
+  add(command, v, "--beta1", &C::beta1, "Memory of the mean gradient")->capture_default_str();
+  add(command, v, "--beta2", &C::beta2, "Memory of its square")->capture_default_str();
+  add(command, v, "--eps", &C::eps, "What keeps AdamW from dividing by 0")->capture_default_str();
+  add(command, v, "--grad-clip", &C::grad_clip, "Largest norm of the gradient; 0: any")->capture_default_str();
+  add(command, v, "--seed", &C::seed, "Of weights, data order and samples")->capture_default_str();
+  add(command, v, "--max-bad-steps", &C::max_bad_steps, "Steps in a row with NaN that end the run")
+      ->capture_default_str();
+  add(command, v, "--eval-interval", &C::eval_interval, "Steps between evaluations; 0: none")->capture_default_str();
+  add(command, v, "--eval-iters", &C::eval_iters, "Batches of one; 0: all validation text")->capture_default_str();
+  add(command, v, "--sample-interval", &C::sample_interval, "Steps between samples; 0: none")->capture_default_str();
+  add(command, v, "--log-interval", &C::log_interval, "Steps between lines")->capture_default_str();
+  add(command, v, "--checkpoint-interval", &C::checkpoint_interval, "Steps between checkpoints; 0: at the end only")
+      ->capture_default_str();
+  const auto options = command.get_options();
+  for (std::size_t i = first; i < options.size(); ++i) options[i]->group("Training");
+}
+
+}  // namespace
+
+std::shared_ptr<TrainSettings> add_train_options(CLI::App& command) {
+  auto settings = std::make_shared<TrainSettings>();
+  add_data_options(command, *settings);
+  add_model_options(command, *settings);
+  add_optimiser_options(command, *settings);
+  return settings;
+}
+
+void read_config_file(CLI::App& command, const TrainSettings& settings) {
+  const std::string& path = settings.config_file;
+  if (path.empty()) return;
+  std::ifstream stream(path);
+  if (!stream || stream.peek() == std::ifstream::traits_type::eof()) {
+    throw FileError(path, stream ? "is empty" : "cannot be opened for reading");
+  }
+  std::vector<CLI::ConfigItem> items;
+  try {
+    items = CLI::ConfigTOML().from_config(stream);
+  } catch (const CLI::Error& error) {
+    throw UsageError(fmt::format("{}: {}", path, error.what()));
+  }
+  std::map<CLI::Option*, std::vector<std::string>> given;
+  for (const CLI::ConfigItem& item : items) {
+    if (item.name == "++" || item.name == "--") continue;  // where a section begins and ends
+    const bool ours = item.parents.empty() || item.parents == std::vector<std::string>{"train"};
+    CLI::Option* option = ours ? command.get_option_no_throw("--" + with_dashes(item.name)) : nullptr;
+    if (!option || item.name == "config" || item.name == "help") {
+      throw UsageError(fmt::format("{}: there is no option '{}'", path, item.fullname()));
+    }
+    if (option->count() > 0) continue;  // the command line has precedence
+    given[option] = item.inputs;
+  }
+  for (const auto& [option, inputs] : given) {
+    for (const std::string& input : inputs) option->add_result(input);
+    try {
+      option->run_callback();
+    } catch (const CLI::Error& error) {
+      throw UsageError(fmt::format("{}: {}", path, error.what()));
+    }
+  }
+}
+
+}  // namespace qkv::cli
