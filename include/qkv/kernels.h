@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which instruction set the kernels use.
+#pragma once
+
+#include <string_view>
+
+namespace qkv {
+
+// "portable", "avx2", "avx512" or "avx512_bf16": the best one this processor has, or the one that the environment
+// variable QKV_KERNELS names when first asked. Throws std::invalid_argument if that one is unknown or not available.
+std::string_view kernel_set();
+
+}  // namespace qkv

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tiled backward passes share: delta and lse of each row, and p and dscores of one pair of tiles.
+#pragma once
+
+#include <cstdint>
+
+#include "attention/tile.h"
+
+namespace qkv {
+
+// For every row: lse in the units of the scores (+inf for a row that read nothing, so that its probabilities come out
+// as 0), and delta = sum over c of dout[c] * out[c].
+class RowStatistics {
+ public:
+  RowStatistics(const AttentionProblem& p, const ConstView& out, const ConstView& lse, const ConstView& dout);
+  float lse(std::int64_t b, std::int64_t h, std::int64_t i) const noexcept { return lse_.data()[at(b, h, i)]; }
+  float delta(std::int64_t b, std::int64_t h, std::int64_t i) const noexcept { return delta_.data()[at(b, h, i)]; }
+
+ private:
+  std::int64_t at(std::int64_t b, std::int64_t h, std::int64_t i) const noexcept {
+    return (b * n_head_ + h) * q_len_ + i;
+  }
+  std::int64_t n_head_, q_len_;
+  Tensor lse_, delta_;  // [batch, n_head, q_len]
+};
+
+// The rows of a query tile, both ways round.
+struct GradientRows {
+  GradientRows(const AttentionProblem& p, Scratch& scratch);
+  void load(const QueryTile& tile, const RowStatistics& statistics, const ConstView& dout_view);
+
+  const float *q = nullptr, *dout = nullptr;  // [width][ld], ld padded with zeros to whole vectors; not scaled
+  std::int64_t ld_q = 0, ld_dout = 0;
+  float lse[kMaxWidth], delta[kMaxWidth];
+  bool finite = true;  // all elements of q and dout are
+
+ private:
+  const AttentionProblem& p_;
+  Scratch& scratch_;
+  float *q_copy_, *dout_copy_;
+};
+
+struct TileGradients {
+  TileScores scores;
+  bool careful = false;  // something that may not be read is not finite: use the bits of what may
+};
+
+// scratch.s = p and scratch.ds = dscores (before the scale) in the segments; bits: a bit a row for each key that it may
+// read, where `careful`.
+TileGradients compute_gradients(const AttentionProblem& p, const QueryTile& tile, const KeyTile& keys,
+                                const GradientRows& rows, Scratch& scratch, std::uint64_t* bits) noexcept;
+
+// dmask [1 or batch, 1 or n_head, 1 or q_len, 1 or kv_len], leading axes may lack.
+void tiled_mask_gradient(const AttentionProblem& p, const RowStatistics& statistics, const ConstView& dout,
+                         const View& dmask);
+// dsinks [n_head] = - sum over rows of exp(sink - lse) * delta.
+void sink_gradient(const AttentionProblem& p, const RowStatistics& statistics, const View& dsinks);
+
+}  // namespace qkv

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scores of one pair of tiles, with everything that the contract puts between q . k and the softmax.
+#include <algorithm>
+#include <limits>
+
+#include "attention/tile.h"
+
+namespace qkv {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+constexpr int kSegmentStep = 8;  // keys
+
+// Cuts the key tile where the set of vectors that read it changes.
+void cut_segments(const QueryTile& tile, const KeyTile& keys, TileScores& scores) noexcept {
+  const int vectors = tile.kernels->width / tile.kernels->lanes;
+  int begin[3], end[3], cuts[kMaxSegments], count = 0;
+  const auto insert = [&](int cut) {
+    int at = count++;
+    for (; at > 0 && cuts[at - 1] > cut; --at) cuts[at] = cuts[at - 1];
+    cuts[at] = cut;
+  };
+  for (int v = 0; v < vectors; ++v) {
+    const auto inside = [&](std::int64_t j) {
+      return static_cast<int>(std::clamp<std::int64_t>(j - keys.j0, 0, keys.n));
+    };
+    begin[v] = inside(tile.vector_begin[v]) / kSegmentStep * kSegmentStep;
+    end[v] = std::min(keys.n, (inside(tile.vector_end[v]) + kSegmentStep - 1) / kSegmentStep * kSegmentStep);
+    if (begin[v] >= end[v]) continue;
+    insert(begin[v]);
+    insert(end[v]);
+  }
+  for (int c = 0; c + 1 < count; ++c) {
+    if (cuts[c] == cuts[c + 1]) continue;
+    Segment g{cuts[c], cuts[c + 1], vectors, 0};
+    for (int v = 0; v < vectors; ++v)
+      if (begin[v] < g.k1 && end[v] > g.k0) g.first = std::min(g.first, v), g.last = std::max(g.last, v + 1);
+    if (g.first < g.last) scores.segment[scores.segments++] = g;
+  }
+}
+
+// One row of the mask as numbers to add, for keys j0 ... j0 + n. Returns how many of them allow reading.
+int mask_row(const AttentionProblem& p, std::int64_t offset, int n, float* to) noexcept {
+  const std::int64_t stride = p.mask.strides[3];
+  int allowed = 0;
+  if (p.boolean_mask) {
+    const auto* from = static_cast<const unsigned char*>(p.mask.data) + offset;
+    for (int j = 0; j < n; ++j) {
+      const int yes = from[j * stride] != 0;
+      allowed += yes;
+      to[j] = yes ? 0.0f : kMinusInfinity;
+    }
+    return allowed;
+  }
+  widen_elements(kernels(), p.mask.dtype, p.mask.data, offset, stride, n, to);
+  for (int j = 0; j < n; ++j) allowed += to[j] != kMinusInfinity;
+  return allowed;
+}
+
+// The mask of the pair of tiles in scratch.bias, [n][width]. Returns how many of its pairs allow reading.
+std::int64_t load_mask(const AttentionProblem& p, const QueryTile& tile, const KeyTile& keys,
+                       Scratch& scratch) noexcept {
+  const Dims& s = p.mask.strides;
+  const int width = tile.kernels->width;
+  const auto offset = [&](int row) {
+    return tile.b * s[0] + tile.head(row) * s[1] + tile.query(row) * s[2] + keys.j0 * s[3];
+  };
+  if (s[2] == 0 && (tile.heads == 1 || s[1] == 0)) {  // the same for every row
+    const int allowed = mask_row(p, offset(0), keys.n, scratch.bias_rows);
+    for (int j = 0; j < keys.n; ++j) std::fill_n(scratch.bias + j * width, width, scratch.bias_rows[j]);
+    return std::int64_t{allowed} * tile.rows;
+  }
+  std::int64_t allowed = 0;
+  for (int r = 0; r < tile.rows; ++r) allowed += mask_row(p, offset(r), keys.n, scratch.bias_rows + r * kKeyTile);
+  tile.kernels->transpose_in(scratch.bias_rows, kKeyTile, tile.rows, keys.n, 1.0f, scratch.bias);
+  return allowed;
+}
+
+// Where each row's readable keys begin and end, counted from the key tile's first.
+void limit_segment(const QueryTile& tile, const KeyTile& keys, const Segment& g, float* s) noexcept {
+  float begin[kMaxWidth], end[kMaxWidth];
+  for (int r = 0; r < tile.kernels->width; ++r) {
+    begin[r] = static_cast<float>(std::clamp<std::int64_t>(tile.begin[r] - keys.j0, 0, kKeyTile));
+    end[r] = static_cast<float>(std::clamp<std::int64_t>(tile.end[r] - keys.j0, 0, kKeyTile));
+  }
+  tile.kernels->limit(begin, end, g.k0, g.k1 - g.k0, g.first, g.last, s + g.k0 * tile.kernels->width);
+}
+
+}  // namespace
+
+TileScores compute_scores(const AttentionProblem& p, const QueryTile& tile, const KeyTile& keys, const float* qt,
+                          Scratch& scratch, float* s, float* slope) noexcept {
+  const TileKernels& kernel = *tile.kernels;
+  const int width = kernel.width;
+  TileScores scores;
+  bool masked = false;
+  if (p.mask) {
+    const std::int64_t allowed = load_mask(p, tile, keys, scratch);
+    if (allowed == 0) return scores;
+    masked = !p.boolean_mask || allowed < std::int64_t{tile.rows} * keys.n;
+  }
+  const bool limited = keys.j0 < tile.all_begin || keys.j0 + keys.n > tile.all_end;
+  scores.partial = limited || masked;
+  if (limited)
+    cut_segments(tile, keys, scores);
+  else
+    scores.segment[scores.segments++] = {0, keys.n, 0, width / kernel.lanes};
+  std::fill_n(scores.max, width, kMinusInfinity);
+
+  float distances[kMaxWidth];
+  if (!p.slopes.empty()) {
+    const std::int64_t start = p.sequences[static_cast<std::size_t>(tile.b)].start;
+    for (int r = 0; r < width; ++r)
+      distances[r] = static_cast<float>(keys.j0 - start - tile.query(std::min(r, tile.rows - 1)));
+  }
+  const bool changed = p.softcap > 0 || !p.slopes.empty() || masked || limited;
+  float ignored[kMaxWidth];
+  std::fill_n(ignored, width, kMinusInfinity);
+  for (int i = 0; i < scores.segments; ++i) {
+    const Segment& g = scores.segment[i];
+    const int n = g.k1 - g.k0;
+    float* at = s + g.k0 * width;
+    kernel.scores(keys.k + g.k0 * keys.ldk, keys.ldk, qt, p.d_k, n, g.first, g.last, at,
+                  changed ? ignored : scores.max);
+    if (!changed) continue;
+    if (p.softcap > 0)
+      kernel.softcap(static_cast<float>(p.softcap), n, g.first, g.last, at, slope ? slope + g.k0 * width : nullptr);
+    if (!p.slopes.empty()) {
+      float from_here[kMaxWidth];
+      for (int r = 0; r < width; ++r) from_here[r] = distances[r] + static_cast<float>(g.k0);
+      kernel.alibi(tile.slopes, from_here, n, g.first, g.last, at);
+    }
+    if (masked) kernel.add(scratch.bias + g.k0 * width, n, g.first, g.last, at);
+    if (limited) limit_segment(tile, keys, g, s);
+    kernel.column_max(at, n, g.first, g.last, scores.max);
+  }
+  return scores;
+}
+
+}  // namespace qkv

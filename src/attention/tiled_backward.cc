@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backward pass in tiles: scores are computed again, O(q_len + kv_len) memory.
+//
+//   p  = exp(scores - lse)        dv = p^T dout
+//   dp = dout v^T                 dscores = p * (dp - delta), delta = rowsum(dout * out)
+//   dq = scale * dscores k        dk = scale * dscores^T q
+//
+// A task is one split of kBackwardSplit keys of one key head: it owns their dk and dv, and walks the query tiles that
+// read them. Each query tile's dq is summed over the splits in their order: a task waits for its turn, so the bits
+// never depend on the number of threads. Tasks start in order, so the one that is waited for has always started.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+
+#include "attention/tile_gradients.h"
+#include "core/parallel.h"
+
+namespace qkv {
+namespace {
+
+constexpr int kBackwardSplit = 256;
+
+std::int64_t round_up(std::int64_t x, std::int64_t step) noexcept { return (x + step - 1) / step * step; }
+
+// Writes zero rows [begin, end) of x[b][h].
+void clear_rows(const View& x, std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end, std::int64_t d) {
+  const std::vector<float> zeros(static_cast<std::size_t>(d));
+  for (std::int64_t i = begin; i < end; ++i)
+    narrow_elements(x.dtype, x.data, b * x.strides[0] + h * x.strides[1] + i * x.strides[2], x.strides[3], d,
+                    zeros.data());
+}
+
+class Backward {
+ public:
+  Backward(const AttentionProblem& p, const RowStatistics& statistics, const ConstView& dout,
+           const AttentionGradients& gradients)
+      : p_(p),
+        statistics_(statistics),
+        dout_(dout),
+        gradients_(gradients),
+        table_(kernels()),
+        tiling_(p, table_),
+        d_k_(round_up(p.d_k, std::max(8, table_.pad))),
+        d_v_(round_up(p.d_v, std::max(8, table_.pad))),
+        splits_{0, p.kv_len, p.first_key, kBackwardSplit},
+        split_count_(p.kv_len == 0 ? 0 : split_of(p.kv_len - 1) + 1) {}
+
+  void run() {
+    const std::int64_t tiles = p_.batch * p_.n_kv_head * tiling_.tiles();
+    turns_ = std::make_unique<std::atomic<std::int64_t>[]>(static_cast<std::size_t>(tiles));
+    for (std::int64_t i = 0; i < tiles; ++i) turns_[static_cast<std::size_t>(i)] = 0;
+    if (gradients_.dq) {
+      sums_ = Tensor({split_count_ > 1 ? tiles : 0, d_k_, kMaxWidth});
+      clear_unread_queries();
+    }
+    parallel_for(p_.batch * p_.n_kv_head * split_count_, [&](std::int64_t task) {
+      try {
+        const std::int64_t head = task / split_count_;
+        run_split(head / p_.n_kv_head, head % p_.n_kv_head, task % split_count_);
+      } catch (...) {
+        failed_ = true;  // nobody may wait for this task's turn
+        throw;
+      }
+    });
+  }
+
+ private:
+  std::int64_t split_of(std::int64_t j) const noexcept {
+    const std::int64_t offset = p_.first_key % kBackwardSplit;
+    return (j + offset) / kBackwardSplit;
+  }
+
+  void clear_unread_queries() const {
+    for (std::int64_t b = 0; b < p_.batch; ++b) {
+      for (std::int64_t h = 0; h < p_.n_head; ++h)
+        clear_rows(gradients_.dq, b, h, p_.sequences[static_cast<std::size_t>(b)].q_len, p_.q_len, p_.d_k);
+      for (std::int64_t i = 0; i < p_.n_kv_head * tiling_.tiles(); ++i) {
+        const QueryTile tile = tiling_.tile(b, i / tiling_.tiles(), i % tiling_.tiles());
+        if (tile.rows > 0 && tile.any_begin >= tile.any_end)
+          for (int r = 0; r < tile.rows; ++r)
+            clear_rows(gradients_.dq, b, tile.head(r), tile.query(r), tile.query(r) + 1, p_.d_k);
+      }
+    }
+  }
+
+  void run_split(std::int64_t b, std::int64_t kv_head, std::int64_t split) {
+    std::int64_t begin = 0;
+    for (std::int64_t s = 0; s < split; ++s) begin = splits_.next(begin);
+    const std::int64_t end = splits_.next(begin);
+    Scratch scratch(p_);
+    GradientRows rows(p_, scratch);
+    float* dqt = scratch.take(d_k_ * kMaxWidth);  // [d_k_][width]
+    Tensor dk({end - begin, d_k_}), dv({end - begin, d_v_});
+    for (std::int64_t index = 0; index < tiling_.tiles(); ++index) {
+      const QueryTile tile = tiling_.tile(b, kv_head, index);
+      const std::int64_t first = std::max(begin, tile.any_begin), last = std::min(end, tile.any_end);
+      if (tile.rows == 0 || first >= last) continue;
+      rows.load(tile, statistics_, dout_);
+      add_tile(tile, rows, first, last, begin, dk.data(), dv.data(), dqt, scratch);
+      if (gradients_.dq) add_queries(tile, index, split, dqt, scratch);
+    }
+    store_keys(gradients_.dk, b, kv_head, begin, end, p_.d_k, static_cast<float>(p_.scale), dk);
+    store_keys(gradients_.dv, b, kv_head, begin, end, p_.d_v, 1.0f, dv);
+  }
+
+  // What the pairs of one query tile and the keys [first, last) give to dk, dv (row 0 is key `base`) and dqt.
+  void add_tile(const QueryTile& tile, const GradientRows& rows, std::int64_t first, std::int64_t last,
+                std::int64_t base, float* dk, float* dv, float* dqt, Scratch& scratch) const {
+    const TileKernels& kernel = *tile.kernels;
+    const int width = kernel.width, lanes = kernel.lanes;
+    std::fill_n(dqt, d_k_ * width, 0.0f);
+    const std::int64_t d_k8 = round_up(p_.d_k, 8);
+    const KeySteps tiles{first, last, p_.first_key, kKeyTile};
+    for (std::int64_t j = first, next; j < last; j = next) {
+      next = tiles.next(j);
+      const KeyTile keys = load_keys(p_, table_, tile.b, tile.kv_head, j, next, KeyParts::padded_k_and_v, scratch);
+      std::uint64_t bits[kKeyTile], shifted[kKeyTile];
+      const TileGradients g = compute_gradients(p_, tile, keys, rows, scratch, bits);
+      for (int i = 0; i < g.scores.segments; ++i) {
+        const Segment& part = g.scores.segment[i];
+        const int n = part.k1 - part.k0, column = part.first * lanes;
+        const int count = std::min(tile.rows, part.last * lanes) - column;
+        if (count <= 0) continue;
+        for (int key = part.k0; g.careful && key < part.k1; ++key) shifted[key] = bits[key] >> column;
+        const std::uint64_t* skip = g.careful ? shifted + part.k0 : nullptr;
+        const float *s = scratch.s + part.k0 * width, *ds = scratch.ds + part.k0 * width;
+        const std::int64_t row = j - base + part.k0;
+        if (gradients_.dv)
+          kernel.outer(s + column, rows.dout + column * rows.ld_dout, rows.ld_dout, d_v_, n, count, skip,
+                       dv + row * d_v_, d_v_);
+        if (gradients_.dk)
+          kernel.outer(ds + column, rows.q + column * rows.ld_q, rows.ld_q, d_k_, n, count, skip, dk + row * d_k_,
+                       d_k_);
+        if (gradients_.dq)
+          kernel.accumulate(ds, keys.k + part.k0 * keys.ldk, keys.ldk, d_k8, n, part.first, part.last, false,
+                            g.careful ? bits + part.k0 : nullptr, dqt);
+      }
+    }
+  }
+
+  // Adds a split's dqt to the tile's sum when the splits before it have; the last one writes the result.
+  void add_queries(const QueryTile& tile, std::int64_t index, std::int64_t split, float* dqt, Scratch& scratch) {
+    const std::int64_t first = split_of(tile.any_begin), last = split_of(tile.any_end - 1);
+    const std::int64_t id = (tile.b * p_.n_kv_head + tile.kv_head) * tiling_.tiles() + index;
+    std::atomic<std::int64_t>& turn = turns_[static_cast<std::size_t>(id)];
+    while (turn.load(std::memory_order_acquire) != split - first) {
+      if (failed_) throw std::runtime_error("[attention] another part of the backward pass failed");
+      std::this_thread::yield();
+    }
+    float* sum = first == last ? dqt : sums_.data() + id * d_k_ * kMaxWidth;
+    const std::int64_t count = p_.d_k * tile.kernels->width;
+    if (first != last) {
+      if (split == first) std::fill_n(sum, count, 0.0f);
+      for (std::int64_t i = 0; i < count; ++i) sum[i] += dqt[i];
+    }
+    if (split == last) {
+      float factor[kMaxWidth];
+      std::fill_n(factor, kMaxWidth, static_cast<float>(p_.scale));
+      store_rows_transposed(sum, tile, p_.d_k, factor, gradients_.dq, scratch);
+    }
+    turn.store(split - first + 1, std::memory_order_release);
+  }
+
+  static void store_keys(const View& x, std::int64_t b, std::int64_t kv_head, std::int64_t begin, std::int64_t end,
+                         std::int64_t d, float factor, Tensor& sums) {
+    if (!x) return;
+    const std::int64_t ld = sums.shape()[1];
+    for (std::int64_t j = begin; j < end; ++j) {
+      float* row = sums.data() + (j - begin) * ld;
+      for (std::int64_t c = 0; c < d; ++c) row[c] = row[c] * factor + 0.0f;
+      narrow_elements(x.dtype, x.data, b * x.strides[0] + kv_head * x.strides[1] + j * x.strides[2], x.strides[3], d,
+                      row);
+    }
+  }
+
+  const AttentionProblem& p_;
+  const RowStatistics& statistics_;
+  const ConstView& dout_;
+  const AttentionGradients& gradients_;
+  const KernelTable& table_;
+  RowTiling tiling_;
+  std::int64_t d_k_, d_v_;  // padded to whole vectors
+  KeySteps splits_;
+  std::int64_t split_count_;
+  Tensor sums_;                                         // [tiles][d_k_][width]: dq so far, transposed
+  std::unique_ptr<std::atomic<std::int64_t>[]> turns_;  // [tiles] splits that have added their dq
+  std::atomic<bool> failed_ = false;
+};
+
+}  // namespace
+
+void tiled_backward(const AttentionProblem& p, const ConstView& out, const ConstView& lse, const ConstView& dout,
+                    const AttentionGradients& gradients) {
+  const RowStatistics statistics(p, out, lse, dout);
+  if (gradients.dq || gradients.dk || gradients.dv) Backward(p, statistics, dout, gradients).run();
+  if (gradients.dmask) tiled_mask_gradient(p, statistics, dout, gradients.dmask);
+  if (gradients.dsinks) sink_gradient(p, statistics, gradients.dsinks);
+}
+
+}  // namespace qkv

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward pass with an online softmax (Milakov and Gimelshein 2018; Dao et al. 2022): O(q_len + kv_len) memory.
+//
+// A row's result is the merge, in order, of its splits of kSplitKeys keys; a split starts afresh and walks its key
+// tiles in order. Splits stand at absolute positions, so a row gets the same bits whoever computes its splits: one
+// thread after the other, many threads, or a decoder that comes back a token at a time.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "attention/tile.h"
+#include "core/parallel.h"
+
+namespace qkv {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// Running state of the rows of a tile.
+struct Sums {
+  float* m;   // [width] reference maximum, -inf before anything was read
+  float* l;   // [width] sum of exponentials relative to m
+  float* ot;  // [d_v_padded][width] sum of exponentials times values
+};
+
+Sums take_sums(Scratch& scratch) {
+  return {scratch.take(kMaxWidth), scratch.take(kMaxWidth), scratch.take(kMaxWidth * scratch.d_v_padded)};
+}
+
+void clear(const Sums& sums, const QueryTile& tile, std::int64_t d_v) noexcept {
+  std::fill_n(sums.m, tile.kernels->width, kMinusInfinity);
+  std::fill_n(sums.l, tile.kernels->width, 0.0f);
+  std::fill_n(sums.ot, d_v * tile.kernels->width, 0.0f);
+}
+
+class Forward {
+ public:
+  Forward(const AttentionProblem& p, const AttentionResults& results)
+      : p_(p),
+        results_(results),
+        table_(kernels()),
+        tiling_(p, table_),
+        units_(score_units(p)),
+        d_v_padded_((p.d_v + 7) / 8 * 8) {}
+
+  void run() const {
+    clear_unread_rows();
+    const std::int64_t tasks = p_.batch * p_.n_kv_head * tiling_.tiles();
+    const std::int64_t pieces = p_.kv_len / kSplitKeys + 2;
+    if (pieces > 2 && num_threads() > 1 && tasks < 16 * num_threads())
+      run_split(tasks, pieces);
+    else
+      parallel_for(tasks, [&](std::int64_t task) { run_tile(tile_of(task, tasks)); });
+  }
+
+ private:
+  // Longest first: with a causal mask the last queries read most.
+  QueryTile tile_of(std::int64_t task, std::int64_t tasks) const {
+    const std::int64_t heads = p_.batch * p_.n_kv_head, i = tasks - 1 - task;
+    return tiling_.tile(i % heads / p_.n_kv_head, i % p_.n_kv_head, i / heads);
+  }
+
+  // Rows past a sequence's length read nothing and are in no tile; probabilities are written only where keys are read.
+  void clear_unread_rows() const {
+    const auto fill = [&](const View& x, float value, std::int64_t d) {
+      if (!x) return;
+      parallel_for(p_.batch * p_.n_head, [&](std::int64_t bh) {
+        const std::int64_t b = bh / p_.n_head, h = bh % p_.n_head;
+        const std::vector<float> row(static_cast<std::size_t>(d), value);
+        const bool all = &x == &results_.probs;
+        for (std::int64_t i = all ? 0 : p_.sequences[static_cast<std::size_t>(b)].q_len; i < p_.q_len; ++i)
+          narrow_elements(x.dtype, x.data, b * x.strides[0] + h * x.strides[1] + i * x.strides[2],
+                          x.rank() > 3 ? x.strides[3] : 1, d, row.data());
+      });
+    };
+    fill(results_.out, 0.0f, p_.d_v);
+    fill(results_.lse, kMinusInfinity, 1);
+    fill(results_.probs, 0.0f, p_.kv_len);
+  }
+
+  void run_tile(const QueryTile& tile) const {
+    if (tile.rows == 0) return;
+    Scratch scratch(p_);
+    load_rows_transposed(p_.q, tile, p_.d_k, units_.query_factor, scratch, scratch.qt);
+    Sums total = take_sums(scratch), split = take_sums(scratch);
+    clear(total, tile, d_v_padded_);
+    const KeySteps splits{tile.any_begin, tile.any_end, p_.first_key, kSplitKeys};
+    bool first = true;
+    for (std::int64_t j = splits.begin, end; j < splits.end; j = end) {
+      end = splits.next(j);
+      read_split(tile, j, end, first ? total : split, scratch);
+      if (!first) merge(tile, split, total);
+      first = false;
+    }
+    finish(tile, total, scratch);
+  }
+
+  // Few tiles and many keys, as in decoding: the splits are the tasks, and are merged afterwards in the same order.
+  void run_split(std::int64_t tasks, std::int64_t pieces) const {
+    const std::int64_t width = tile_for(table_, tiling_.tile(0, 0, 0).rows ? widest_rows() : 1).width;
+    const std::int64_t stride = (width * (d_v_padded_ + 2) + 15) / 16 * 16;
+    Tensor partial({tasks, pieces, stride});  // [task][split][m, l, ot]
+    const auto sums_of = [&](std::int64_t task, std::int64_t piece) {
+      float* at = partial.data() + (task * pieces + piece) * stride;
+      return Sums{at, at + width, at + 2 * width};
+    };
+    parallel_for(tasks * pieces, [&](std::int64_t i) {
+      const QueryTile tile = tile_of(i / pieces, tasks);
+      const KeySteps splits{tile.any_begin, tile.any_end, p_.first_key, kSplitKeys};
+      std::int64_t j = splits.begin;
+      for (std::int64_t skip = i % pieces; skip > 0 && j < splits.end; --skip) j = splits.next(j);
+      if (tile.rows == 0 || j >= splits.end) return;
+      Scratch scratch(p_);
+      load_rows_transposed(p_.q, tile, p_.d_k, units_.query_factor, scratch, scratch.qt);
+      const Sums sums = sums_of(i / pieces, i % pieces);
+      clear(sums, tile, d_v_padded_);
+      read_split(tile, j, splits.next(j), sums, scratch);
+    });
+    parallel_for(tasks, [&](std::int64_t task) {
+      const QueryTile tile = tile_of(task, tasks);
+      if (tile.rows == 0) return;
+      Scratch scratch(p_);
+      load_rows_transposed(p_.q, tile, p_.d_k, units_.query_factor, scratch, scratch.qt);
+      const Sums total = sums_of(task, 0);
+      if (tile.any_begin >= tile.any_end) clear(total, tile, d_v_padded_);
+      const KeySteps splits{tile.any_begin, tile.any_end, p_.first_key, kSplitKeys};
+      std::int64_t piece = 0;
+      for (std::int64_t j = splits.begin; j < splits.end; j = splits.next(j), ++piece)
+        if (piece > 0) merge(tile, sums_of(task, piece), total);
+      finish(tile, total, scratch);
+    });
+  }
+
+  std::int64_t widest_rows() const {
+    std::int64_t rows = 1;
+    for (std::int64_t b = 0; b < p_.batch; ++b)
+      for (std::int64_t i = 0; i < tiling_.tiles(); ++i)
+        rows = std::max<std::int64_t>(rows, tiling_.tile(b, 0, i).rows);
+    return rows;
+  }
+
+  void merge(const QueryTile& tile, const Sums& split, const Sums& total) const noexcept {
+    tile.kernels->merge(units_.unit, d_v_padded_, split.m, split.l, split.ot, total.m, total.l, total.ot);
+  }
+
+  // Keys [begin, end) of one split.
+  void read_split(const QueryTile& tile, std::int64_t begin, std::int64_t end, const Sums& sums,
+                  Scratch& scratch) const {
+    const TileKernels& kernel = *tile.kernels;
+    const int width = kernel.width;
+    clear(sums, tile, 0);
+    bool fresh = true;
+    const KeySteps tiles{begin, end, p_.first_key, kKeyTile};
+    for (std::int64_t j = begin, next; j < end; j = next) {
+      next = tiles.next(j);
+      const KeyTile keys = load_keys(p_, table_, tile.b, tile.kv_head, j, next, KeyParts::k_and_v, scratch);
+      const TileScores scores = compute_scores(p_, tile, keys, scratch.qt, scratch, scratch.s, nullptr);
+      if (scores.segments == 0) continue;
+      kernel.rescale(units_.unit, scores.max, d_v_padded_, sums.m, sums.l, fresh ? nullptr : sums.ot);
+      std::uint64_t bits[kKeyTile];
+      const bool careful = scores.partial && !table_.all_finite(keys.v, keys.ldv, keys.n, p_.d_v);
+      if (careful) kernel.allowed_bits(scratch.s, keys.n, bits);
+      // `fresh` starts the sums of every column at 0, so it needs a segment that covers them all.
+      if (fresh && (scores.segment[0].first > 0 || scores.segment[0].last * kernel.lanes < width)) {
+        std::fill_n(sums.ot, d_v_padded_ * width, 0.0f);
+        fresh = false;
+      }
+      for (int i = 0; i < scores.segments; ++i) {
+        const Segment& g = scores.segment[i];
+        float* s = scratch.s + g.k0 * width;
+        kernel.exponentials(units_.unit, g.k1 - g.k0, g.first, g.last, sums.m, sums.l, s);
+        kernel.accumulate(s, keys.v + g.k0 * keys.ldv, keys.ldv, d_v_padded_, g.k1 - g.k0, g.first, g.last, fresh,
+                          careful ? bits + g.k0 : nullptr, sums.ot);
+        fresh = false;
+      }
+    }
+    if (fresh) std::fill_n(sums.ot, d_v_padded_ * width, 0.0f);
+  }
+
+  // Sinks, the division, and the results of the tile's rows.
+  void finish(const QueryTile& tile, const Sums& total, Scratch& scratch) const {
+    const int width = tile.kernels->width;
+    float factor[kMaxWidth] = {}, lse[kMaxWidth], lse_units[kMaxWidth];
+    for (int r = 0; r < width; ++r) {
+      const float m = total.m[r], l = total.l[r];
+      lse[r] = lse_units[r] = kMinusInfinity;
+      if (m == kMinusInfinity && l == 0) {  // nothing to read
+        for (std::int64_t c = 0; c < d_v_padded_; ++c) total.ot[c * width + r] = 0;
+        continue;
+      }
+      double top = m, sum = l, scale = 1;
+      const double unit = units_.unit;
+      if (!p_.sinks.empty()) {
+        const double sink = p_.sinks[static_cast<std::size_t>(tile.head(std::min(r, tile.rows - 1)))] * kLog2E / unit;
+        top = std::fmax(top, sink);
+        scale = std::exp2((m - top) * unit);
+        sum = l * scale + std::exp2((sink - top) * unit);
+      }
+      factor[r] = static_cast<float>(scale / sum);
+      const double log2_sum = top * unit + std::log2(sum);
+      lse[r] = static_cast<float>(log2_sum * kLn2);
+      lse_units[r] = static_cast<float>(log2_sum / unit);
+    }
+    if (results_.out) store_rows_transposed(total.ot, tile, p_.d_v, factor, results_.out, scratch);
+    if (results_.lse) {
+      const Dims& s = results_.lse.strides;
+      for (int r = 0; r < tile.rows; ++r)
+        narrow_elements(results_.lse.dtype, results_.lse.data,
+                        tile.b * s[0] + tile.head(r) * s[1] + tile.query(r) * s[2], 1, 1, lse + r);
+    }
+    if (results_.probs) write_probs(tile, lse_units, scratch);
+  }
+
+  // probs = exp(scores - lse), the scores computed once more.
+  void write_probs(const QueryTile& tile, const float* lse_units, Scratch& scratch) const {
+    const int width = tile.kernels->width;
+    float ones[kMaxWidth], ignored[kMaxWidth];
+    std::fill_n(ones, kMaxWidth, 1.0f);
+    View rows = results_.probs;
+    const KeySteps tiles{tile.any_begin, tile.any_end, p_.first_key, kKeyTile};
+    for (std::int64_t j = tiles.begin, next; j < tiles.end; j = next) {
+      next = tiles.next(j);
+      const KeyTile keys = load_keys(p_, table_, tile.b, tile.kv_head, j, next, KeyParts::k, scratch);
+      std::fill_n(scratch.ds, keys.n * width, 0.0f);
+      const TileScores scores = compute_scores(p_, tile, keys, scratch.qt, scratch, scratch.s, nullptr);
+      for (int i = 0; i < scores.segments; ++i) {
+        const Segment& g = scores.segment[i];
+        std::fill_n(ignored, kMaxWidth, 0.0f);
+        tile.kernels->exponentials(units_.unit, g.k1 - g.k0, g.first, g.last, lse_units, ignored,
+                                   scratch.s + g.k0 * width);
+        const int lanes = tile.kernels->lanes;
+        for (int key = g.k0; key < g.k1; ++key)
+          std::copy_n(scratch.s + key * width + g.first * lanes, (g.last - g.first) * lanes,
+                      scratch.ds + key * width + g.first * lanes);
+      }
+      for (int r = 0; r < tile.rows; ++r) {
+        float row[kKeyTile];
+        for (int key = 0; key < keys.n; ++key) row[key] = scratch.ds[key * width + r];
+        narrow_elements(rows.dtype, rows.data,
+                        tile.b * rows.strides[0] + tile.head(r) * rows.strides[1] + tile.query(r) * rows.strides[2] +
+                            j * rows.strides[3],
+                        rows.strides[3], keys.n, row);
+      }
+    }
+  }
+
+  const AttentionProblem& p_;
+  const AttentionResults& results_;
+  const KernelTable& table_;
+  RowTiling tiling_;
+  ScoreUnits units_;
+  std::int64_t d_v_padded_;  // to a multiple of 8
+};
+
+}  // namespace
+
+void tiled_forward(const AttentionProblem& p, const AttentionResults& results) { Forward(p, results).run(); }
+
+}  // namespace qkv

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of these matters: the vector type, then what is written over it.
+#include "kernels/vec_avx2.h"
+
+#include "kernels/vec_transpose.h"
+
+#include "kernels/tile_body.h"
+
+namespace {
+QKV_DEFINE_EXP2(4)
+QKV_DEFINE_EXP2(8)
+}  // namespace
+
+namespace qkv {
+const KernelTable kAvx2Kernels = {
+    "avx2",
+    8,
+    4,
+    {tile_kernels<Vec<4>, 4>(), tile_kernels<Vec<8>, 8>(), tile_kernels<Vec<8>, 16>(), tile_kernels<Vec<8>, 24>()},
+    all_finite<Vec<8>>,
+    widen_bf16<Vec<8>>,
+    widen_f16<Vec<8>>,
+    dot<Vec<8>>};
+}  // namespace qkv

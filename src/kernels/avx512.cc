@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of these matters: the vector type, then what is written over it.
+#include "kernels/vec_avx512.h"
+
+#include "kernels/vec_transpose.h"
+
+#include "kernels/tile_body.h"
+
+namespace {
+QKV_DEFINE_EXP2(4)
+QKV_DEFINE_EXP2(8)
+QKV_DEFINE_EXP2(16)
+}  // namespace
+
+namespace qkv {
+const KernelTable kAvx512Kernels = {"avx512",
+                                    16,
+                                    5,
+                                    {tile_kernels<Vec<4>, 4>(), tile_kernels<Vec<8>, 8>(), tile_kernels<Vec<16>, 16>(),
+                                     tile_kernels<Vec<16>, 32>(), tile_kernels<Vec<16>, 48>()},
+                                    all_finite<Vec<16>>,
+                                    widen_bf16<Vec<16>>,
+                                    widen_f16<Vec<16>>,
+                                    dot<Vec<16>>};
+}  // namespace qkv

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/kernels.h"
+#include "qkv/kernels.h"
+
+namespace qkv {
+namespace {
+
+struct Choice {
+  const KernelTable* table;
+  bool available;
+};
+
+// Best last.
+const Choice* choices(int* count) {
+#if defined(__x86_64__)
+  static const bool avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  static const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+  static const Choice kChoices[] = {{&kPortableKernels, true}, {&kAvx2Kernels, avx2}, {&kAvx512Kernels, avx512}};
+#else
+  static const Choice kChoices[] = {{&kPortableKernels, true}};
+#endif
+  *count = static_cast<int>(std::size(kChoices));
+  return kChoices;
+}
+
+std::string known_names(bool available_only) {
+  int count = 0;
+  const Choice* all = choices(&count);
+  std::string names;
+  for (int i = 0; i < count; ++i)
+    if (all[i].available || !available_only) names += (names.empty() ? "" : ", ") + std::string(all[i].table->name);
+  return names;
+}
+
+const KernelTable& choose() {
+  int count = 0;
+  const Choice* all = choices(&count);
+  const char* forced = std::getenv("QKV_KERNELS");
+  if (!forced || !*forced) {
+    while (!all[count - 1].available) --count;
+    return *all[count - 1].table;
+  }
+  for (int i = 0; i < count; ++i) {
+    if (all[i].table->name != forced) continue;
+    if (all[i].available) return *all[i].table;
+    throw std::invalid_argument("[kernels] QKV_KERNELS must be one of those this processor has (" + known_names(true) +
+                                "); found '" + forced + "'");
+  }
+  throw std::invalid_argument("[kernels] QKV_KERNELS must be one of " + known_names(false) + "; found '" + forced +
+                              "'");
+}
+
+}  // namespace
+
+const KernelTable& kernels() {
+  static const KernelTable& chosen = choose();  // a throw leaves it unset: the next call tries again
+  return chosen;
+}
+
+const TileKernels& tile_for(const KernelTable& table, std::int64_t rows) noexcept {
+  for (int i = 0; i < table.tile_count; ++i)
+    if (table.tiles[i].width >= rows) return table.tiles[i];
+  return table.tiles[table.tile_count - 1];
+}
+
+std::string_view kernel_set() { return kernels().name; }
+
+}  // namespace qkv

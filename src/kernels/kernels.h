@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dispatch table of kernels: raw pointers, noexcept, no allocation, no decisions about options. One table per
+// instruction set, chosen once at run time; QKV_KERNELS=portable|avx2|avx512|avx512_bf16 forces one.
+//
+// A tile is `width` query rows (the lanes of its vectors) by up to kKeyTile keys. Matrices of a tile have one row a
+// key or a head dimension and one column a query, so that maximum, sum and rescaling of a query are vertical and a
+// query's result never depends on its neighbours, on the tile's width or on how many keys are handed over at once:
+//   qt  [d][width]      queries, transposed          s   [keys][width]   scores, then probabilities
+//   ot  [d_v][width]    sums of p * v, transposed    m, l [width]        reference maximum and sum of each query
+// Functions take the vectors [first, last) of the tile to work on: first * lanes <= column < last * lanes.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace qkv {
+
+inline constexpr int kKeyTile = 64;   // keys a tile; tiles begin at absolute key positions divisible by it
+inline constexpr int kMaxWidth = 48;  // queries in the widest tile of any set
+
+// The kernels of one tile width in f32. n counts keys; every pointer is to f32.
+struct TileKernels {
+  int width;  // queries a tile
+  int lanes;  // queries a vector
+
+  // s[j][i] = sum over c of k[j * ldk + c] * qt[c][i], one chain in the order of c; tile_max[i] = max with s[.][i].
+  void (*scores)(const float* k, std::int64_t ldk, const float* qt, std::int64_t d, int n, int first, int last,
+                 float* s, float* tile_max) noexcept;
+  // tile_max[i] = max(tile_max[i], s[.][i]); NaN is passed over.
+  void (*column_max)(const float* s, int n, int first, int last, float* tile_max) noexcept;
+  // Moves the reference maximum of each query whose tile maximum passed it by more than 8 / unit: m = tile_max, and l
+  // and ot (unless null) scaled to it. unit: 1 for scores in log2 units, log2(e) for natural ones.
+  void (*rescale)(float unit, const float* tile_max, std::int64_t d_v, float* m, float* l, float* ot) noexcept;
+  // s = exp2((s - m) * unit), l += s in the order of keys.
+  void (*exponentials)(float unit, int n, int first, int last, const float* m, float* l, float* s) noexcept;
+  // ot[c][i] += sum over j of p[j][i] * v[j * ldv + c], a chain in the order of j; from 0 if `fresh`. d_v % 8 == 0.
+  // With `allowed` (a bit a query for each key) what is not allowed is not multiplied at all.
+  void (*accumulate)(const float* p, const float* v, std::int64_t ldv, std::int64_t d_v, int n, int first, int last,
+                     bool fresh, const std::uint64_t* allowed, float* ot) noexcept;
+  // Total (m, l, ot) = total merged with a later split's (split_m, split_l, split_ot).
+  void (*merge)(float unit, std::int64_t d_v, const float* split_m, const float* split_l, const float* split_ot,
+                float* m, float* l, float* ot) noexcept;
+
+  // What changes scores before the softmax, in the order of the contract.
+  void (*softcap)(float cap, int n, int first, int last, float* s, float* slope) noexcept;  // slope: 1 - tanh^2 or null
+  void (*alibi)(const float* slopes, const float* distances, int n, int first, int last, float* s) noexcept;
+  void (*add)(const float* bias, int n, int first, int last, float* s) noexcept;  // bias [keys][width]
+  // -inf outside begin[i] <= j + key < end[i], as f32 numbers.
+  void (*limit)(const float* begin, const float* end, int key, int n, int first, int last, float* s) noexcept;
+  // allowed[j] = bit i set where s[j][i] is not -inf.
+  void (*allowed_bits)(const float* s, int n, std::uint64_t* allowed) noexcept;
+
+  // Backward: s = p = exp2((s - lse) * unit), 0 where s is -inf; ds = p * (dp - delta) in place of dp, 0 likewise.
+  void (*backward_softmax)(float unit, int n, int first, int last, const float* lse, const float* delta, float* s,
+                           float* dp) noexcept;
+
+  // c[j * ldc + col] += sum over i of p[j][i] * x[i * ldx + col], a chain in the order of i < rows; cols % vector == 0.
+  void (*outer)(const float* p, const float* x, std::int64_t ldx, std::int64_t cols, int n, int rows,
+                const std::uint64_t* allowed, float* c, std::int64_t ldc) noexcept;
+
+  // t[c][i] = x[i * ldx + c] * factor for i < rows, 0 for the tile's other columns.
+  void (*transpose_in)(const float* x, std::int64_t ldx, int rows, std::int64_t d, float factor, float* t) noexcept;
+  // x[i * ldx + c] = t[c][i] * factor[i] + 0 for i < rows.
+  void (*transpose_out)(const float* t, int rows, std::int64_t d, const float* factor, float* x,
+                        std::int64_t ldx) noexcept;
+};
+
+struct KernelTable {
+  std::string_view name;
+  int pad;  // columns of `outer` come in multiples of this
+  int tile_count;
+  TileKernels tiles[6];  // ascending width
+
+  bool (*all_finite)(const float* x, std::int64_t ldx, int rows, std::int64_t cols) noexcept;
+  void (*widen_bf16)(const std::uint16_t* x, std::int64_t n, float* y) noexcept;
+  void (*widen_f16)(const std::uint16_t* x, std::int64_t n, float* y) noexcept;
+  float (*dot)(const float* a, const float* b, std::int64_t n) noexcept;  // fixed order
+};
+
+// The table in use: QKV_KERNELS if it is set, else the best that this processor has. Throws std::invalid_argument if
+// QKV_KERNELS names an unknown set or one that this processor lacks.
+const KernelTable& kernels();
+
+// The smallest tile of the table that holds `rows` queries, or its widest one.
+const TileKernels& tile_for(const KernelTable& table, std::int64_t rows) noexcept;
+
+extern const KernelTable kPortableKernels;
+#if defined(__x86_64__)
+extern const KernelTable kAvx2Kernels;
+extern const KernelTable kAvx512Kernels;
+#endif
+
+}  // namespace qkv

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of these matters: the vector type, then what is written over it.
+#include "kernels/vec_portable.h"
+
+#include "kernels/tile_body.h"
+
+#include "kernels/tile_body.h"
+
+namespace {
+QKV_DEFINE_EXP2(4)
+}  // namespace
+
+namespace qkv {
+const KernelTable kPortableKernels = {"portable",
+                                      4,
+                                      2,
+                                      {tile_kernels<Vec<4>, 4>(), tile_kernels<Vec<4>, 12>()},
+                                      all_finite<Vec<4>>,
+                                      widen_bf16<Vec<4>>,
+                                      widen_f16<Vec<4>>,
+                                      dot<Vec<4>>};
+}  // namespace qkv

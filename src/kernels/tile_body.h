@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of a tile (kernels.h), written once over a small vector type V = Vec<lanes>. Each instruction set's file
+// includes its vec_*.h and then this; everything is in an anonymous namespace, so that no function compiled for one
+// instruction set can be linked into another's place.
+#pragma once
+
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+
+namespace {
+
+constexpr float kMinusInfinity = -__builtin_inff();
+constexpr float kRescaleStep = 8.0f;  // log2 units: probabilities before the last division stay below 2^8
+
+// 2^f for |f| <= 1/2: a minimax polynomial of degree 5 that is 1 at 0; relative error below 1e-7.
+template <class V>
+QKV_INLINE V exp2_polynomial(V f) {
+  V p = V::set1(0.001326472731307149f);
+  p = V::fma(p, f, V::set1(0.009671512991189957f));
+  p = V::fma(p, f, V::set1(0.05550733581185341f));
+  p = V::fma(p, f, V::set1(0.24022242426872253f));
+  p = V::fma(p, f, V::set1(0.6931470036506653f));
+  return V::fma(p, f, V::set1(1.0f));
+}
+#define QKV_DEFINE_EXP2(N) \
+  inline Vec<N> Vec<N>::exp2_fraction(Vec<N> f) { return exp2_polynomial(f); }
+
+// tanh: x + x^3 p(x^2) near 0, 1 - 2 / (e^2x + 1) elsewhere.
+template <class V>
+QKV_INLINE V tanh_of(V x) {
+  const V size = V::abs(x), square = V::mul(x, x);
+  V p = V::set1(-0.005528637208044529f);
+  p = V::fma(p, square, V::set1(0.020483320578932762f));
+  p = V::fma(p, square, V::set1(-0.05369297042489052f));
+  p = V::fma(p, square, V::set1(0.1333089917898178f));
+  p = V::fma(p, square, V::set1(-0.3333326280117035f));
+  const V near = V::fma(V::mul(x, square), p, x);
+  const V e = V::exp2(V::mul(size, V::set1(2.8853900817779268f)));
+  const V positive = V::sub(V::set1(1.0f), V::div(V::set1(2.0f), V::add(e, V::set1(1.0f))));
+  const V far = V::select(V::gt(V::zero(), x), V::sub(V::zero(), positive), positive);
+  return V::select(V::gt(size, V::set1(0.65f)), far, near);
+}
+
+// ---- scores = k . q ------------------------------------------------------------------------------------------------
+
+// R keys by the vectors [A, B) of a tile of W columns; ot-like chains over d.
+template <class V, int W, int A, int B, int R>
+QKV_INLINE void scores_block(const float* k, int64_t ldk, const float* qt, int64_t d, float* s, float* tile_max) {
+  constexpr int L = V::lanes;
+  V acc[R][B - A];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 3
+    for (int v = 0; v < B - A; ++v) acc[r][v] = V::zero();
+  for (int64_t c = 0; c < d; ++c) {
+    V q[B - A];
+#pragma GCC unroll 3
+    for (int v = 0; v < B - A; ++v) q[v] = V::load(qt + c * W + (A + v) * L);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const V key = V::set1(k[r * ldk + c]);
+#pragma GCC unroll 3
+      for (int v = 0; v < B - A; ++v) acc[r][v] = V::fma(key, q[v], acc[r][v]);
+    }
+  }
+#pragma GCC unroll 3
+  for (int v = 0; v < B - A; ++v) {
+    V top = V::load(tile_max + (A + v) * L);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      V::store(s + r * W + (A + v) * L, acc[r][v]);
+      top = V::max(acc[r][v], top);
+    }
+    V::store(tile_max + (A + v) * L, top);
+  }
+}
+
+template <class V, int W, int A, int B>
+void scores_range(const float* k, int64_t ldk, const float* qt, int64_t d, int n, float* s, float* tile_max) {
+  constexpr int R = V::keys_at_once;
+  int j = 0;
+  for (; j + R <= n; j += R) scores_block<V, W, A, B, R>(k + j * ldk, ldk, qt, d, s + j * W, tile_max);
+  for (; j < n; ++j) scores_block<V, W, A, B, 1>(k + j * ldk, ldk, qt, d, s + j * W, tile_max);
+}
+
+// ---- sums of p * v -------------------------------------------------------------------------------------------------
+
+// R rows of ot (head dimensions) by the vectors [A, B); chains over keys.
+template <class V, int W, int A, int B, int R>
+QKV_INLINE void accumulate_block(const float* p, const float* v, int64_t ldv, int n, bool fresh, float* ot) {
+  constexpr int L = V::lanes;
+  V acc[R][B - A];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 3
+    for (int x = 0; x < B - A; ++x) acc[r][x] = fresh ? V::zero() : V::load(ot + r * W + (A + x) * L);
+  for (int j = 0; j < n; ++j) {
+    V weight[B - A];
+#pragma GCC unroll 3
+    for (int x = 0; x < B - A; ++x) weight[x] = V::load(p + j * W + (A + x) * L);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const V value = V::set1(v[j * ldv + r]);
+#pragma GCC unroll 3
+      for (int x = 0; x < B - A; ++x) acc[r][x] = V::fma(weight[x], value, acc[r][x]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 3
+    for (int x = 0; x < B - A; ++x) V::store(ot + r * W + (A + x) * L, acc[r][x]);
+}
+
+// The same where some (key, query) pairs may not be multiplied, because the value may be NaN there.
+template <class V, int W, int A, int B>
+void accumulate_allowed(const float* p, const float* v, int64_t ldv, int64_t d_v, int n, bool fresh,
+                        const uint64_t* allowed, float* ot) {
+  constexpr int L = V::lanes;
+  for (int64_t c = 0; c < d_v; ++c)
+    for (int x = A; x < B; ++x) {
+      V acc = fresh ? V::zero() : V::load(ot + c * W + x * L);
+      for (int j = 0; j < n; ++j) {
+        const V next = V::fma(V::load(p + j * W + x * L), V::set1(v[j * ldv + c]), acc);
+        acc = V::select(V::from_bits(allowed[j] >> (x * L)), next, acc);
+      }
+      V::store(ot + c * W + x * L, acc);
+    }
+}
+
+template <class V, int W, int A, int B>
+void accumulate_range(const float* p, const float* v, int64_t ldv, int64_t d_v, int n, bool fresh,
+                      const uint64_t* allowed, float* ot) {
+  if (allowed) return accumulate_allowed<V, W, A, B>(p, v, ldv, d_v, n, fresh, allowed, ot);
+  constexpr int R = V::keys_at_once;
+  for (int64_t c = 0; c < d_v; c += R) accumulate_block<V, W, A, B, R>(p, v + c, ldv, n, fresh, ot + c * W);
+}
+
+// ---- softmax -------------------------------------------------------------------------------------------------------
+
+template <class V>
+QKV_INLINE V reference_of(V m) {  // a query that has read nothing yet: any finite number does
+  return V::select(V::eq(m, V::set1(kMinusInfinity)), V::zero(), m);
+}
+
+template <class V, int W>
+void column_max(const float* s, int n, int first, int last, float* tile_max) noexcept {
+  for (int x = first; x < last; ++x) {
+    V top = V::load(tile_max + x * V::lanes);
+    for (int j = 0; j < n; ++j) top = V::max(V::load(s + j * W + x * V::lanes), top);
+    V::store(tile_max + x * V::lanes, top);
+  }
+}
+
+template <class V, int W>
+void rescale(float unit, const float* tile_max, int64_t d_v, float* m, float* l, float* ot) noexcept {
+  constexpr int L = V::lanes;
+  const V step = V::set1(kRescaleStep / unit), one = V::set1(1.0f);
+  V factor[W / L];
+  bool any = false;
+#pragma GCC unroll 3
+  for (int x = 0; x < W / L; ++x) {
+    const V old = V::load(m + x * L), top = V::load(tile_max + x * L);
+    const typename V::Mask moved = V::gt(top, V::add(old, step));
+    const V scaled = V::exp2(V::mul(V::sub(old, reference_of(top)), V::set1(unit)));
+    factor[x] = V::select(moved, scaled, one);
+    V::store(m + x * L, V::select(moved, top, old));
+    V::store(l + x * L, V::mul(V::load(l + x * L), factor[x]));
+    any |= V::any(moved);
+  }
+  if (!any || !ot) return;
+  for (int64_t c = 0; c < d_v; ++c)
+#pragma GCC unroll 3
+    for (int x = 0; x < W / L; ++x) V::store(ot + c * W + x * L, V::mul(V::load(ot + c * W + x * L), factor[x]));
+}
+
+template <class V, int W, int A, int B>
+void exponentials_range(float unit, int n, const float* m, float* l, float* s) {
+  constexpr int L = V::lanes;
+  V top[B - A], sum[B - A];
+#pragma GCC unroll 3
+  for (int x = 0; x < B - A; ++x) {
+    top[x] = reference_of(V::load(m + (A + x) * L));
+    sum[x] = V::load(l + (A + x) * L);
+  }
+  const V factor = V::set1(unit);
+  const bool natural = unit != 1.0f;
+  for (int j = 0; j < n; ++j)
+#pragma GCC unroll 3
+    for (int x = 0; x < B - A; ++x) {
+      V y = V::sub(V::load(s + j * W + (A + x) * L), top[x]);
+      if (natural) y = V::mul(y, factor);
+      const V p = V::exp2(y);
+      V::store(s + j * W + (A + x) * L, p);
+      sum[x] = V::add(sum[x], p);
+    }
+#pragma GCC unroll 3
+  for (int x = 0; x < B - A; ++x) V::store(l + (A + x) * L, sum[x]);
+}
+
+template <class V, int W>
+void merge(float unit, int64_t d_v, const float* split_m, const float* split_l, const float* split_ot, float* m,
+           float* l, float* ot) noexcept {
+  constexpr int L = V::lanes;
+  for (int x = 0; x < W / L; ++x) {
+    const V old = V::load(m + x * L), later = V::load(split_m + x * L);
+    const V top = V::max(old, later), reference = reference_of(top);
+    const V a = V::exp2(V::mul(V::sub(old, reference), V::set1(unit)));
+    const V b = V::exp2(V::mul(V::sub(later, reference), V::set1(unit)));
+    V::store(m + x * L, top);
+    V::store(l + x * L, V::fma(V::load(l + x * L), a, V::mul(V::load(split_l + x * L), b)));
+    for (int64_t c = 0; c < d_v; ++c) {
+      const V scaled = V::mul(V::load(split_ot + c * W + x * L), b);
+      V::store(ot + c * W + x * L, V::fma(V::load(ot + c * W + x * L), a, scaled));
+    }
+  }
+}
+
+// ---- what changes scores before the softmax ------------------------------------------------------------------------
+
+template <class V, int W, class Change>
+QKV_INLINE void each_score(int n, int first, int last, float* s, const Change& change) {
+  for (int j = 0; j < n; ++j)
+    for (int x = first; x < last; ++x) {
+      float* at = s + j * W + x * V::lanes;
+      V::store(at, change(V::load(at), j, x * V::lanes));
+    }
+}
+
+template <class V, int W>
+void softcap(float cap, int n, int first, int last, float* s, float* slope) noexcept {
+  const V size = V::set1(cap), inverse = V::set1(1.0f / cap), one = V::set1(1.0f);
+  each_score<V, W>(
+      n, first, last, s, [&](V score, int j, int column) __attribute__((always_inline)) {
+        const V t = tanh_of(V::mul(score, inverse));
+        if (slope) V::store(slope + j * W + column, V::mul(V::sub(one, t), V::add(one, t)));
+        return V::mul(size, t);
+      });
+}
+
+template <class V, int W>
+void alibi(const float* slopes, const float* distances, int n, int first, int last, float* s) noexcept {
+  each_score<V, W>(
+      n, first, last, s, [&](V score, int j, int column) __attribute__((always_inline)) {
+        const V distance = V::abs(V::add(V::load(distances + column), V::set1(static_cast<float>(j))));
+        return V::sub(score, V::mul(V::load(slopes + column), distance));
+      });
+}
+
+template <class V, int W>
+void add(const float* bias, int n, int first, int last, float* s) noexcept {
+  each_score<V, W>(
+      n, first, last, s, [&](V score, int j, int column) __attribute__((always_inline)) {
+        // -inf is "not allowed" whatever the score is, NaN included.
+        const V b = V::load(bias + j * W + column), none = V::set1(kMinusInfinity);
+        return V::select(V::eq(b, none), none, V::add(score, b));
+      });
+}
+
+template <class V, int W>
+void limit(const float* begin, const float* end, int key, int n, int first, int last, float* s) noexcept {
+  each_score<V, W>(
+      n, first, last, s, [&](V score, int j, int column) __attribute__((always_inline)) {
+        const V at = V::set1(static_cast<float>(key + j));
+        const typename V::Mask inside = V::both(V::ge(at, V::load(begin + column)), V::gt(V::load(end + column), at));
+        return V::select(inside, score, V::set1(kMinusInfinity));
+      });
+}
+
+template <class V, int W>
+void allowed_bits(const float* s, int n, uint64_t* allowed) noexcept {
+  for (int j = 0; j < n; ++j) {
+    uint64_t none = 0;
+    for (int x = 0; x < W / V::lanes; ++x)
+      none |= V::bits(V::eq(V::load(s + j * W + x * V::lanes), V::set1(kMinusInfinity))) << (x * V::lanes);
+    allowed[j] = ~none;
+  }
+}
+
+// ---- backward ------------------------------------------------------------------------------------------------------
+
+template <class V, int W>
+void backward_softmax(float unit, int n, int first, int last, const float* lse, const float* delta, float* s,
+                      float* dp) noexcept {
+  const V factor = V::set1(unit), none = V::set1(kMinusInfinity);
+  for (int x = first; x < last; ++x) {
+    const V total = V::load(lse + x * V::lanes), d = V::load(delta + x * V::lanes);
+    for (int j = 0; j < n; ++j) {
+      float *at = s + j * W + x * V::lanes, *gradient = dp + j * W + x * V::lanes;
+      const V score = V::load(at);
+      const typename V::Mask skipped = V::eq(score, none);
+      const V p = V::exp2(V::mul(V::sub(score, total), factor));
+      const V ds = V::mul(p, V::sub(V::load(gradient), d));
+      V::store(at, V::select(skipped, V::zero(), p));
+      V::store(gradient, V::select(skipped, V::zero(), ds));
+    }
+  }
+}
+
+// R keys by N vectors of columns; chains over queries.
+template <class V, int W, int R, int N>
+QKV_INLINE void outer_block(const float* p, const float* x, int64_t ldx, int rows, float* c, int64_t ldc) {
+  V acc[R][N];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v) acc[r][v] = V::load(c + r * ldc + v * V::lanes);
+  for (int i = 0; i < rows; ++i) {
+    V row[N];
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v) row[v] = V::load(x + i * ldx + v * V::lanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const V weight = V::set1(p[r * W + i]);
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v) acc[r][v] = V::fma(weight, row[v], acc[r][v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v) V::store(c + r * ldc + v * V::lanes, acc[r][v]);
+}
+
+template <class V, int W, int R, int N>
+void outer_columns(const float* p, const float* x, int64_t ldx, int n, int rows, float* c, int64_t ldc) {
+  int j = 0;
+  for (; j + R <= n; j += R) outer_block<V, W, R, N>(p + j * W, x, ldx, rows, c + j * ldc, ldc);
+  for (; j < n; ++j) outer_block<V, W, 1, N>(p + j * W, x, ldx, rows, c + j * ldc, ldc);
+}
+
+template <class V, int W>
+void outer(const float* p, const float* x, int64_t ldx, int64_t cols, int n, int rows, const uint64_t* allowed,
+           float* c, int64_t ldc) noexcept {
+  constexpr int L = V::lanes;
+  if (allowed) {
+    for (int j = 0; j < n; ++j)
+      for (int i = 0; i < rows; ++i) {
+        if (!(allowed[j] >> i & 1)) continue;
+        for (int64_t col = 0; col < cols; col += L) {
+          float* at = c + j * ldc + col;
+          V::store(at, V::fma(V::set1(p[j * W + i]), V::load(x + i * ldx + col), V::load(at)));
+        }
+      }
+    return;
+  }
+  int64_t col = 0;
+  for (; col + 4 * L <= cols; col += 4 * L)
+    outer_columns<V, W, V::outer_keys, 4>(p, x + col, ldx, n, rows, c + col, ldc);
+  if (col + 2 * L <= cols) {
+    outer_columns<V, W, 2 * V::outer_keys, 2>(p, x + col, ldx, n, rows, c + col, ldc);
+    col += 2 * L;
+  }
+  if (col < cols) outer_columns<V, W, 2 * V::outer_keys, 1>(p, x + col, ldx, n, rows, c + col, ldc);
+}
+
+// ---- layout --------------------------------------------------------------------------------------------------------
+
+template <class V, int W>
+void transpose_in(const float* x, int64_t ldx, int rows, int64_t d, float factor, float* t) noexcept {
+  constexpr int L = V::lanes;
+  const V scale = V::set1(factor);
+  for (int i0 = 0; i0 < W; i0 += L) {
+    int64_t c0 = 0;
+    if (i0 + L <= rows)
+      for (; c0 + L <= d; c0 += L) {
+        V square[L];
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i) square[i] = V::load(x + (i0 + i) * ldx + c0);
+        transpose(square);
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i) V::store(t + (c0 + i) * W + i0, V::mul(square[i], scale));
+      }
+    for (; c0 < d; ++c0)
+      for (int i = i0; i < i0 + L; ++i) t[c0 * W + i] = i < rows ? x[i * ldx + c0] * factor : 0.0f;
+  }
+}
+
+template <class V, int W>
+void transpose_out(const float* t, int rows, int64_t d, const float* factor, float* x, int64_t ldx) noexcept {
+  constexpr int L = V::lanes;
+  for (int i0 = 0; i0 < rows; i0 += L) {
+    const V scale = V::load(factor + i0);
+    int64_t c0 = 0;
+    if (i0 + L <= rows)
+      for (; c0 + L <= d; c0 += L) {
+        V square[L];
+#pragma GCC unroll 16
+        // + 0 turns -0, which depends on how many keys were skipped, into 0.
+        for (int i = 0; i < L; ++i) square[i] = V::add(V::mul(V::load(t + (c0 + i) * W + i0), scale), V::zero());
+        transpose(square);
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i) V::store(x + (i0 + i) * ldx + c0, square[i]);
+      }
+    for (; c0 < d; ++c0)
+      for (int i = i0; i < i0 + L && i < rows; ++i) x[i * ldx + c0] = t[c0 * W + i] * factor[i] + 0.0f;
+  }
+}
+
+// ---- the table -----------------------------------------------------------------------------------------------------
+
+// Calls range<A, B>(...) for the run-time vectors [first, last) of a tile of 1 to 3 vectors.
+#define QKV_DISPATCH(range, V, W, ...)                           \
+  constexpr int kVectors = W / V::lanes;                         \
+  if (last - first == kVectors) {                                \
+    range<V, W, 0, kVectors>(__VA_ARGS__);                       \
+  } else if constexpr (kVectors == 3) {                          \
+    if (first == 0 && last == 2) range<V, W, 0, 2>(__VA_ARGS__); \
+    if (first == 0 && last == 1) range<V, W, 0, 1>(__VA_ARGS__); \
+    if (first == 1 && last == 3) range<V, W, 1, 3>(__VA_ARGS__); \
+    if (first == 1 && last == 2) range<V, W, 1, 2>(__VA_ARGS__); \
+    if (first == 2 && last == 3) range<V, W, 2, 3>(__VA_ARGS__); \
+  } else if constexpr (kVectors == 2) {                          \
+    if (first == 0) range<V, W, 0, 1>(__VA_ARGS__);              \
+    if (first == 1) range<V, W, 1, 2>(__VA_ARGS__);              \
+  }
+
+template <class V, int W>
+void scores(const float* k, int64_t ldk, const float* qt, int64_t d, int n, int first, int last, float* s,
+            float* tile_max) noexcept {
+  QKV_DISPATCH(scores_range, V, W, k, ldk, qt, d, n, s, tile_max)
+}
+template <class V, int W>
+void exponentials(float unit, int n, int first, int last, const float* m, float* l, float* s) noexcept {
+  QKV_DISPATCH(exponentials_range, V, W, unit, n, m, l, s)
+}
+template <class V, int W>
+void accumulate(const float* p, const float* v, int64_t ldv, int64_t d_v, int n, int first, int last, bool fresh,
+                const uint64_t* allowed, float* ot) noexcept {
+  QKV_DISPATCH(accumulate_range, V, W, p, v, ldv, d_v, n, fresh, allowed, ot)
+}
+
+template <class V, int W>
+constexpr qkv::TileKernels tile_kernels() {
+  return {W,
+          V::lanes,
+          scores<V, W>,
+          column_max<V, W>,
+          rescale<V, W>,
+          exponentials<V, W>,
+          accumulate<V, W>,
+          merge<V, W>,
+          softcap<V, W>,
+          alibi<V, W>,
+          add<V, W>,
+          limit<V, W>,
+          allowed_bits<V, W>,
+          backward_softmax<V, W>,
+          outer<V, W>,
+          transpose_in<V, W>,
+          transpose_out<V, W>};
+}
+
+template <class V>
+bool all_finite(const float* x, int64_t ldx, int rows, int64_t cols) noexcept {
+  // x * 0 is 0 for a finite x and NaN otherwise.
+  V sum = V::zero();
+  float rest = 0;
+  for (int i = 0; i < rows; ++i) {
+    int64_t c = 0;
+    for (; c + V::lanes <= cols; c += V::lanes) sum = V::add(sum, V::mul(V::load(x + i * ldx + c), V::zero()));
+    for (; c < cols; ++c) rest += x[i * ldx + c] * 0.0f;
+  }
+  constexpr uint64_t kAll = (uint64_t{1} << V::lanes) - 1;
+  return V::bits(V::eq(sum, V::zero())) == kAll && rest == 0;
+}
+
+template <class V>
+void widen_bf16(const uint16_t* x, int64_t n, float* y) noexcept {
+  int64_t i = 0;
+  for (; i + V::lanes <= n; i += V::lanes) V::store(y + i, V::from_bf16(x + i));
+  if (i == n) return;
+  uint16_t rest[V::lanes] = {};
+  for (int64_t r = i; r < n; ++r) rest[r - i] = x[r];
+  const V wide = V::from_bf16(rest);
+  float out[V::lanes];
+  V::store(out, wide);
+  for (int64_t r = i; r < n; ++r) y[r] = out[r - i];
+}
+
+template <class V>
+void widen_f16(const uint16_t* x, int64_t n, float* y) noexcept {
+  int64_t i = 0;
+  for (; i + V::lanes <= n; i += V::lanes) V::store(y + i, V::from_f16(x + i));
+  if (i == n) return;
+  uint16_t rest[V::lanes] = {};
+  for (int64_t r = i; r < n; ++r) rest[r - i] = x[r];
+  float out[V::lanes];
+  V::store(out, V::from_f16(rest));
+  for (int64_t r = i; r < n; ++r) y[r] = out[r - i];
+}
+
+template <class V>
+float dot(const float* a, const float* b, int64_t n) noexcept {
+  V sum = V::zero();
+  int64_t i = 0;
+  for (; i + V::lanes <= n; i += V::lanes) sum = V::fma(V::load(a + i), V::load(b + i), sum);
+  float lanes[V::lanes];
+  V::store(lanes, sum);
+  float total = 0;
+  for (int x = 0; x < V::lanes; ++x) total += lanes[x];
+  for (; i < n; ++i) total += a[i] * b[i];
+  return total;
+}
+
+}  // namespace
