@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON from files that nobody vouches for: no name twice, bounded depth, and every access checked.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qkv {
+
+// Reads a whole file of at most `largest` bytes. Throws qkv::FileError.
+nlohmann::json load_json(const std::string& path, std::size_t largest);
+nlohmann::json parse_json(const std::string& path, std::string_view text);
+
+// A value of a file together with its place in it, so that every error can name both. The JSON must outlive it.
+class JsonPlace {
+ public:
+  JsonPlace(const std::string& path, const nlohmann::json& value, std::string where = "the file")
+      : path_(path), value_(value), where_(std::move(where)) {}
+
+  const std::string& where() const noexcept { return where_; }
+  const nlohmann::json& value() const noexcept { return value_; }
+  bool is_null() const noexcept { return value_.is_null(); }
+  bool is_string() const noexcept { return value_.is_string(); }
+
+  // Each throws qkv::FileError if the value is something else.
+  const std::string& string() const;
+  bool boolean() const;
+  std::int64_t integer(std::int64_t lowest, std::int64_t highest) const;
+  double number() const;
+  const nlohmann::json& object() const;
+  std::vector<JsonPlace> list() const;
+
+  JsonPlace at(const std::string& key) const;  // a key that must be there
+  bool has(const std::string& key) const;      // of an object: the key is there and not null
+  bool boolean_or(const std::string& key, bool otherwise) const;
+  // The object has no keys but these.
+  void only(std::initializer_list<std::string_view> keys) const;
+
+  [[noreturn]] void fail(const std::string& reason) const;
+
+ private:
+  [[noreturn]] void expected(const char* what) const;
+
+  const std::string& path_;
+  const nlohmann::json& value_;
+  std::string where_;
+};
+
+}  // namespace qkv

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// tokenizer.json in the layout of Hugging Face's `tokenizers`, for byte-level BPE.
+#pragma once
+
+#include <string>
+
+#include "text/tokenizer_data.h"
+
+namespace qkv {
+
+// Throws qkv::FileError on what is malformed, and on what qkv cannot do and would otherwise have to ignore.
+TokenizerData read_tokenizer_json(const std::string& path);
+void write_tokenizer_json(const std::string& path, const TokenizerData& data);
+
+}  // namespace qkv

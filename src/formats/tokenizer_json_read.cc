@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+#include <unordered_map>
+
+#include "formats/in_quotes.h"
+#include "formats/strict_json.h"
+#include "formats/tokenizer_json.h"
+#include "qkv/error.h"
+#include "text/byte_level.h"
+#include "text/splitter.h"
+#include "text/tokenizer_impl.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::size_t kLargestFile = std::size_t{1} << 28;
+constexpr std::int64_t kLargestId = std::int64_t{1} << 30;
+
+// A text as a regular expression that matches it.
+std::string escaped(const std::string& text) {
+  std::string expression;
+  for (const char c : text) {
+    const bool ascii_sign = static_cast<unsigned char>(c) < 0x80 && !std::isalnum(static_cast<unsigned char>(c));
+    if (ascii_sign) expression += '\\';
+    expression += c;
+  }
+  return expression;
+}
+
+void read_split(const JsonPlace& place, TokenizerData& data) {
+  place.only({"type", "pattern", "behavior", "invert"});
+  const JsonPlace pattern = place.at("pattern");
+  pattern.only({"Regex", "String"});
+  if (place.at("behavior").string() != "Isolated") place.at("behavior").fail("only Isolated is supported");
+  if (place.boolean_or("invert", false)) place.at("invert").fail("is not supported");
+  data.patterns.push_back(pattern.has("Regex") ? pattern.at("Regex").string() : escaped(pattern.at("String").string()));
+}
+
+// Returns whether the stage ends in bytes.
+bool read_pre_tokenizer(const JsonPlace& place, TokenizerData& data) {
+  if (place.is_null()) return false;
+  const std::string& type = place.at("type").string();
+  if (type == "Sequence") {
+    place.only({"type", "pretokenizers"});
+    bool bytes = false;
+    for (const JsonPlace& stage : place.at("pretokenizers").list()) {
+      if (bytes) stage.fail("nothing may come after ByteLevel");
+      bytes = stage.at("type").string() != "Sequence" && read_pre_tokenizer(stage, data);
+    }
+    return bytes;
+  }
+  if (type == "ByteLevel") {
+    place.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    data.add_prefix_space = place.at("add_prefix_space").boolean();
+    if (data.add_prefix_space && !data.patterns.empty())
+      place.at("add_prefix_space").fail("is supported only where ByteLevel stands alone");
+    if (place.boolean_or("use_regex", true)) data.patterns.emplace_back(kGpt2Pattern);
+    return true;
+  }
+  if (type == "Split") {
+    read_split(place, data);
+  } else if (type == "Digits") {
+    place.only({"type", "individual_digits"});
+    data.patterns.push_back(place.boolean_or("individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)");
+  } else {
+    place.at("type").fail("the pre-tokenizer " + in_quotes(type) + " is not supported");
+  }
+  return false;
+}
+
+// What would change the ids or the text and is not there in any byte-level BPE that qkv can honour.
+void refuse_the_rest(const JsonPlace& file) {
+  file.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
+             "decoder", "model"});
+  for (const char* key : {"truncation", "padding", "normalizer"})
+    if (file.has(key)) file.at(key).fail("is not supported; found one");
+  if (file.has("post_processor") && file.at("post_processor").at("type").string() != "ByteLevel")
+    file.at("post_processor").fail("only ByteLevel is supported");
+  if (!file.has("decoder") || file.at("decoder").at("type").string() != "ByteLevel")
+    file.at("decoder").fail("must be ByteLevel");
+}
+
+void check_model(const JsonPlace& model) {
+  model.only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
+              "byte_fallback", "ignore_merges", "vocab", "merges"});
+  if (model.has("type") && model.at("type").string() != "BPE") model.at("type").fail("only BPE is supported");
+  if (model.has("dropout") && model.at("dropout").number() != 0) model.at("dropout").fail("is not supported");
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
+    if (model.has(key) && !model.at(key).string().empty()) model.at(key).fail("is not supported");
+  // Of no effect, since every byte has a token, but they must be what they say they are.
+  if (model.has("unk_token")) model.at("unk_token").string();
+  model.boolean_or("fuse_unk", false);
+  model.boolean_or("byte_fallback", false);
+}
+
+using Vocabulary = std::unordered_map<std::string, std::int32_t>;  // as spelt in the file
+
+void read_added_tokens(const JsonPlace& file, Vocabulary& vocabulary, TokenizerData& data) {
+  if (!file.has("added_tokens")) return;
+  for (const JsonPlace& place : file.at("added_tokens").list()) {
+    place.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+    AddedToken token;
+    token.id = static_cast<std::int32_t>(place.at("id").integer(0, kLargestId));
+    token.content = place.at("content").string();
+    token.special = place.boolean_or("special", false);
+    token.single_word = place.boolean_or("single_word", false);
+    token.lstrip = place.boolean_or("lstrip", false);
+    token.rstrip = place.boolean_or("rstrip", false);
+    token.normalized = place.boolean_or("normalized", false);
+    if (token.content.empty()) place.at("content").fail("is empty");
+    const auto [known, is_new] = vocabulary.emplace(token.content, token.id);
+    if (known->second != token.id)
+      place.fail(in_quotes(token.content) + " has the ids " + std::to_string(known->second) + " and " +
+                 std::to_string(token.id));
+    for (const AddedToken& other : data.added)
+      if (other.id == token.id) place.fail("id " + std::to_string(token.id) + " is added twice");
+    if (token.content == kEndToken) data.end_token = token.id;
+    data.added.push_back(token);
+  }
+  const auto fallback = vocabulary.find("</s>");
+  for (const AddedToken& token : data.added)
+    if (data.end_token < 0 && fallback != vocabulary.end() && token.id == fallback->second) data.end_token = token.id;
+}
+
+Vocabulary read_vocabulary(const JsonPlace& model) {
+  const JsonPlace place = model.at("vocab");
+  Vocabulary vocabulary;
+  for (const auto& [spelling, id] : place.object().items())
+    vocabulary.emplace(spelling, static_cast<std::int32_t>(place.at(spelling).integer(0, kLargestId)));
+  return vocabulary;
+}
+
+// Every id from 0 up exactly once, so that ids can index rows of an embedding.
+void fill_tokens(const JsonPlace& model, const Vocabulary& vocabulary, TokenizerData& data) {
+  std::vector<const std::string*> spellings(vocabulary.size());
+  for (const auto& [spelling, id] : vocabulary) {
+    if (static_cast<std::size_t>(id) >= spellings.size())
+      model.at("vocab").fail("has " + std::to_string(spellings.size()) + " tokens, but " + in_quotes(spelling) +
+                             " has id " + std::to_string(id));
+    if (spellings[static_cast<std::size_t>(id)])
+      model.at("vocab").fail("id " + std::to_string(id) + " is given to two tokens");
+    spellings[static_cast<std::size_t>(id)] = &spelling;
+  }
+  for (const std::string* spelling : spellings) data.tokens.push_back(from_byte_level(*spelling).value_or(*spelling));
+  for (const AddedToken& token : data.added) data.tokens[static_cast<std::size_t>(token.id)] = token.content;
+}
+
+void read_merges(const JsonPlace& model, const Vocabulary& vocabulary, TokenizerData& data) {
+  for (const JsonPlace& place : model.at("merges").list()) {
+    std::string left, right;
+    if (place.is_string()) {
+      const std::string& both = place.string();
+      const std::size_t space = both.find(' ');
+      if (space == std::string::npos || both.find(' ', space + 1) != std::string::npos)
+        place.fail("must be two tokens with one space between; found " + in_quotes(both));
+      left = both.substr(0, space);
+      right = both.substr(space + 1);
+    } else {
+      const std::vector<JsonPlace> pair = place.list();
+      if (pair.size() != 2) place.fail("must be a pair; found " + std::to_string(pair.size()) + " items");
+      left = pair[0].string();
+      right = pair[1].string();
+    }
+    const auto id = [&](const std::string& spelling) {
+      const auto found = vocabulary.find(spelling);
+      if (found == vocabulary.end()) place.fail(in_quotes(spelling) + " is not in the vocabulary");
+      return found->second;
+    };
+    data.merges.push_back({id(left), id(right), id(left + right)});
+  }
+}
+
+}  // namespace
+
+TokenizerData read_tokenizer_json(const std::string& path) {
+  const nlohmann::json json = load_json(path, kLargestFile);
+  const JsonPlace file(path, json);
+  TokenizerData data;
+  refuse_the_rest(file);
+  if (!read_pre_tokenizer(file.at("pre_tokenizer"), data)) file.at("pre_tokenizer").fail("must end with ByteLevel");
+  const JsonPlace model = file.at("model");
+  check_model(model);
+  data.ignore_merges = model.boolean_or("ignore_merges", false);
+  Vocabulary vocabulary = read_vocabulary(model);
+  read_added_tokens(file, vocabulary, data);
+  fill_tokens(model, vocabulary, data);
+  read_merges(model, vocabulary, data);
+  return data;
+}
+
+Tokenizer Tokenizer::load(const std::string& path) {
+  TokenizerData data = read_tokenizer_json(path);
+  try {
+    return Tokenizer(std::make_shared<const Impl>(std::move(data)));
+  } catch (const std::invalid_argument& error) {
+    throw FileError(path, error.what());
+  }
+}
+
+}  // namespace qkv
