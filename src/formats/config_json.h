@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// config.json: qkv::ModelConfig, one key a field (docs/formats.md).
+#pragma once
+
+#include <string>
+
+#include "qkv/model.h"
+
+namespace qkv {
+
+inline constexpr int kFormatVersion = 1;
+
+// Throws qkv::FileError on a key that is missing, unknown or of the wrong kind, on another version of the format, and
+// on a configuration that cannot be.
+ModelConfig read_config_json(const std::string& path);
+void write_config_json(const std::string& path, const ModelConfig& config);
+
+}  // namespace qkv
