@@ -83,11 +83,13 @@ Json facts(const qkv::ModelConfig& c) {
 }
 
 std::string grouped(std::int64_t number) {
-  std::string digits = std::to_string(number);
-  for (std::int64_t i = static_cast<std::int64_t>(digits.size()) - 3; i > 0; i -= 3) {
-    digits.insert(static_cast<std::size_t>(i), ",");
+  std::string text;
+  const std::string digits = std::to_string(number);
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
   }
-  return digits;
+  return text;
 }
 
 std::string size_text(std::int64_t bytes) {
@@ -96,9 +98,10 @@ std::string size_text(std::int64_t bytes) {
 }
 
 std::string shape_text(const Json& shape) {
-  std::string text;
-  for (const Json& size : shape) text += (text.empty() ? "[" : ", ") + size.dump();
-  return text + "]";
+  std::string text = "[";
+  for (const Json& size : shape) text += fmt::format("{}{}", text.size() > 1 ? ", " : "", size.get<std::int64_t>());
+  text += ']';
+  return text;
 }
 
 std::string text_of(const Json& facts) {
@@ -112,7 +115,7 @@ std::string text_of(const Json& facts) {
   }
   if (facts.contains("weights_file_bytes")) {
     const std::int64_t bytes = facts["weights_file_bytes"];
-    text += "model.safetensors\n  " + (bytes < 0 ? std::string("missing") : grouped(bytes) + " bytes") + "\n";
+    text += fmt::format("model.safetensors\n  {}\n", bytes < 0 ? "missing" : fmt::format("{} bytes", grouped(bytes)));
   }
   text += "tensors\n";
   std::size_t width = 0;
