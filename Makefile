@@ -11,7 +11,7 @@ build: deps  ## an optimised build/release/qkv
 test: deps  ## builds and runs every test
 	cmake --preset release -DQKV_BUILD_TESTS=ON
 	cmake --build --preset release --parallel $(JOBS)
-	ctest --preset release
+	ctest --preset release --parallel $(JOBS)
 
 demo: build  ## grows a small model from the King James text and lets it write
 	scripts/demo.sh
@@ -22,13 +22,13 @@ check:  ## what continuous integration does, and format, lint and house rules
 asan: deps  ## every test under AddressSanitizer and UBSan
 	cmake --preset asan
 	cmake --build --preset asan --parallel $(JOBS)
-	ctest --preset asan
+	ctest --preset asan --parallel $(JOBS)
 
 tsan:  ## every test under ThreadSanitizer (clang and libomp)
 	scripts/install_deps.sh --all
 	cmake --preset tsan
 	cmake --build --preset tsan --parallel $(JOBS)
-	ctest --preset tsan
+	ctest --preset tsan --parallel $(JOBS)
 
 clean:
 	rm -rf build
