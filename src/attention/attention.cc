@@ -44,10 +44,6 @@ void check_output(const char* name, View& view, const Dims& shape, DType a, DTyp
 AttentionPath choose_path(const AttentionProblem& p, AttentionPath wanted) {
   const bool f64 = p.q.dtype == DType::f64;
   if (wanted == AttentionPath::tiled && f64) fail("the tiled path takes f32, bf16 or f16", "f64");
-#ifdef QKV_NO_TILED
-  if (wanted == AttentionPath::automatic) return AttentionPath::reference;
-  if (wanted == AttentionPath::tiled) fail("no tiled path in this build", "");
-#endif
   if (wanted == AttentionPath::automatic) return f64 ? AttentionPath::reference : AttentionPath::tiled;
   return wanted;
 }
@@ -66,7 +62,6 @@ void check_gradients(const AttentionProblem& p, const ConstView& mask, Attention
   if (!gradients.dmask) return;
   if (!p.mask || p.boolean_mask) fail("dmask needs a floating mask", p.mask ? "a bool mask" : "none");
   check_output("dmask", gradients.dmask, mask.shape, sum, p.q.dtype);
-  if (gradients.dmask) gradients.dmask = broadcast_to_scores(p, gradients.dmask, "dmask");
 }
 
 }  // namespace
@@ -82,9 +77,7 @@ void attention(const ConstView& q, const ConstView& k, const ConstView& v, const
   check_output("probs", wanted.probs, scores_shape(p), sum_type(p), sum_type(p));
   if (p.require_readable_key) check_readable(p);
   if (path == AttentionPath::tiled) {
-#ifndef QKV_NO_TILED
     tiled_forward(p, wanted);
-#endif
   } else {
     reference_forward(p, wanted, {});
   }
@@ -124,9 +117,7 @@ void attention_backward(const ConstView& q, const ConstView& k, const ConstView&
   check_gradients(p, options.mask, wanted);
   if (p.require_readable_key) check_readable(p);
   if (path == AttentionPath::tiled) {
-#ifndef QKV_NO_TILED
     tiled_backward(p, out, lse, dout, wanted);
-#endif
   } else {
     reference_backward(p, out, lse, dout, wanted);
   }

@@ -166,14 +166,6 @@ std::vector<double> head_values(const char* name, const ConstView& view, const A
   return values;
 }
 
-// A finite f64 stays finite as f32: the lowest number is a number like any other, not -inf.
-float to_f32_finite(double x) noexcept {
-  constexpr double kMost = std::numeric_limits<float>::max();
-  if (std::isfinite(x) && std::abs(x) > kMost)
-    return x < 0 ? -std::numeric_limits<float>::max() : std::numeric_limits<float>::max();
-  return static_cast<float>(x);
-}
-
 bool row_is_readable(const AttentionProblem& p, std::int64_t b, std::int64_t h, std::int64_t i) noexcept {
   const IndexRange keys = readable_keys(p, b, i);
   if (!p.mask) return !keys.empty();
@@ -185,6 +177,12 @@ bool row_is_readable(const AttentionProblem& p, std::int64_t b, std::int64_t h, 
 
 }  // namespace
 
+float finite_to_f32(double x) noexcept {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  if (std::isfinite(x) && std::abs(x) > double{kMost}) return x < 0 ? -kMost : kMost;
+  return static_cast<float>(x);
+}
+
 template <class T>
 T load_element(const ConstView& view, std::int64_t offset) noexcept {
   switch (view.dtype) {
@@ -193,7 +191,7 @@ T load_element(const ConstView& view, std::int64_t offset) noexcept {
     case DType::f64: {
       const double x = static_cast<const double*>(view.data)[offset];
       if constexpr (sizeof(T) == sizeof(double)) return x;
-      return static_cast<T>(to_f32_finite(x));
+      return static_cast<T>(finite_to_f32(x));
     }
     case DType::bf16:
       return static_cast<T>(widen(static_cast<const bf16*>(view.data)[offset]));

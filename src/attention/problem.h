@@ -43,13 +43,16 @@ void check_readable(const AttentionProblem& problem);
 template <class T>
 T load_element(const ConstView& view, std::int64_t offset) noexcept;
 
+// f64 to f32, where a finite number stays finite: the lowest number is a number like any other, not -inf.
+float finite_to_f32(double x) noexcept;
+
 // A view that broadcasts to the scores' shape, as one of rank 4 with the full shape [batch, n_head, q_len, kv_len] and
 // stride 0 along the axes that are broadcast. Throws std::invalid_argument. V is View or ConstView.
 template <class V>
 V broadcast_to_scores(const AttentionProblem& problem, const V& view, const char* name);
 
-// The two paths. Results and gradients are checked by the caller; empty views are not wanted. gradients.dmask comes as
-// the mask does: rank 4, full shape, stride 0 along the axes over which it is summed.
+// The two paths. Results and gradients are checked by the caller; empty views are not wanted. gradients.dmask has the
+// shape of the caller's mask: up to 4 axes, size 1 where it is summed.
 void reference_forward(const AttentionProblem& p, const AttentionResults& results, const AttentionSteps& steps);
 void reference_backward(const AttentionProblem& p, const ConstView& out, const ConstView& lse, const ConstView& dout,
                         const AttentionGradients& gradients);

@@ -155,7 +155,7 @@ void backward(const AttentionProblem& p, const ConstView& dout, const AttentionG
   parallel_for(p.batch * p.n_kv_head, [&](std::int64_t task) {
     backward_group(p, task / p.n_kv_head, task % p.n_kv_head, dout, gradients, partials);
   });
-  if (gradients.dmask) store_mask_gradient(p, gradients.dmask, partials.dscores);
+  if (gradients.dmask) store_mask_gradient(p, broadcast_to_scores(p, gradients.dmask, "dmask"), partials.dscores);
   if (gradients.dsinks) store_sink_gradient(p, gradients.dsinks, partials.dsinks);
 }
 

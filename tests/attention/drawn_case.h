@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A random combination of everything that attention can be asked for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "attention/arrays.h"
+#include "attention/naive.h"
+
+namespace qkv::test {
+
+struct DrawnCase {
+  NaiveInput input;   // values already rounded to `dtype`
+  DType dtype;        // of q, k, v and dout: f32, bf16 or f16
+  DType mask_dtype;   // of a floating mask
+  std::string words;  // for messages
+
+  // The sizes, options and values of case `number`. Everywhere that may not be read there is NaN in some cases.
+  static DrawnCase draw(Draw& draw);
+};
+
+}  // namespace qkv::test
