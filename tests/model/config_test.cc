@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "qkv/model.h"
+#include "tiny_models.h"
+
+namespace qkv {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const std::invalid_argument& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Preset, ExactParameterCounts) {
+  EXPECT_EQ(parameter_count(preset("andrea-12m")), 12780288);
+  EXPECT_EQ(parameter_count(preset("andrea-120m")), 98698752);
+  EXPECT_EQ(parameter_count(preset("andrea-480m")), 480513024);
+  EXPECT_EQ(parameter_count(preset("gpt2")), 124439808);
+  EXPECT_EQ(parameter_count(preset("llama-135m")), 134515008);
+}
+
+TEST(Preset, EachNameIsThereAndAnUnknownOneListsThem) {
+  for (const std::string& name : preset_names()) EXPECT_EQ(preset(name), preset(name).resolved());
+  EXPECT_THAT(message_of([] { preset("gpt-5"); }),
+              AllOf(HasSubstr("andrea-12m, andrea-120m, andrea-480m, gpt2, llama-135m"), HasSubstr("'gpt-5'")));
+}
+
+std::vector<std::string> names_of(const ModelConfig& c) {
+  std::vector<std::string> names;
+  for (const ParameterInfo& info : parameter_infos(c)) {
+    names.push_back(info.name + to_string(info.shape) + (info.decays ? "" : "*"));
+  }
+  return names;
+}
+
+TEST(Parameters, NamesShapesAndOrder) {
+  ModelConfig c = test::tiny_andrea();
+  c.n_layer = 1;
+  EXPECT_THAT(names_of(c), ElementsAre("token_embedding[19, 16]", "position_embedding[12, 16]", "layers.0.wq[16, 16]",
+                                       "layers.0.wk[16, 16]", "layers.0.wv[16, 16]", "layers.0.wo[16, 16]",
+                                       "layers.0.w_up[16, 64]", "layers.0.w_down[64, 16]", "head[16, 19]"));
+  c = test::tiny_llama();
+  c.n_layer = 1;
+  c.v_head_dim = 3;
+  c.attention_bias = c.mlp_bias = c.embedding_norm = true;
+  c.norm = Norm::layernorm;
+  c.norm_bias = true;
+  EXPECT_THAT(names_of(c), ElementsAre("token_embedding[19, 16]", "embedding_norm.gain[16]*",
+                                       "embedding_norm.bias[16]*", "layers.0.attention_norm.gain[16]*",
+                                       "layers.0.attention_norm.bias[16]*", "layers.0.wq[16, 16]", "layers.0.bq[16]*",
+                                       "layers.0.wk[16, 8]", "layers.0.bk[8]*", "layers.0.wv[16, 6]", "layers.0.bv[6]*",
+                                       "layers.0.wo[12, 16]", "layers.0.bo[16]*", "layers.0.mlp_norm.gain[16]*",
+                                       "layers.0.mlp_norm.bias[16]*", "layers.0.w_gate[16, 24]", "layers.0.b_gate[24]*",
+                                       "layers.0.w_up[16, 24]", "layers.0.b_up[24]*", "layers.0.w_down[24, 16]",
+                                       "layers.0.b_down[16]*", "final_norm.gain[16]*", "final_norm.bias[16]*"));
+}
+
+TEST(Config, ImpossibleOnesSayWhatDoesNotFit) {
+  const auto message = [](const std::function<void(ModelConfig&)>& change) {
+    ModelConfig c;
+    change(c);
+    return message_of([&] { c.resolved(); });
+  };
+  EXPECT_EQ(message([](ModelConfig& c) { c.d_model = 100; }),
+            "[model] d_model must be a multiple of n_head unless head_dim is given; found d_model 100 and n_head 6");
+  EXPECT_THAT(message([](ModelConfig& c) { c.n_kv_head = 4; }), HasSubstr("n_kv_head; found 6 and 4"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.n_layer = 0; }), HasSubstr("n_layer expected 1"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.vocab_size = -1; }), HasSubstr("found -1"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.ctx_len = std::int64_t{1} << 40; }), HasSubstr("ctx_len"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.norm_bias = true; }), HasSubstr("layernorm"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.norm_eps = 0; }), HasSubstr("norm_eps"));
+  EXPECT_THAT(message([](ModelConfig& c) {
+                c.positions = Positions::rotary;
+                c.head_dim = 5;
+              }),
+              HasSubstr("even head_dim; found 5"));
+  ModelConfig free;  // head_dim given: d_model need not divide
+  free.d_model = 100;
+  free.head_dim = 7;
+  EXPECT_EQ(free.resolved().v_head_dim, 7);
+  EXPECT_EQ(free.resolved().d_ff, 400);
+}
+
+// R45 of the reports: sizes are counted in 64 bits and refused before they wrap.
+TEST(Config, SizesAreCountedIn64Bits) {
+  EXPECT_EQ(element_count(Dims{42, 1024, 50304}), 2163474432);
+  ModelConfig c;
+  c.vocab_size = 2000000000;
+  c.d_model = 2000000000;
+  c.n_head = 1;
+  c.n_layer = 3;
+  EXPECT_THROW(parameter_count(c), std::invalid_argument);
+  // 2^31 logits and more are a size like any other, and more than 2^63 are refused.
+  Model model(test::tiny_andrea());
+  Batch batch;
+  batch.batch = std::int64_t{1} << 60;
+  batch.ctx = 12;
+  EXPECT_THROW(model.logits(batch), std::invalid_argument);
+  EXPECT_THROW(model.loss(batch), std::invalid_argument);
+}
+
+TEST(Model, RefusesBadBatches) {
+  const ModelConfig c = test::tiny_andrea();
+  Model model(c);
+  const auto message = [&](const std::function<void(test::Tokens&)>& change) {
+    test::Tokens t = test::drawn_tokens(c, 2, 5, 1);
+    change(t);
+    return message_of([&] { model.loss(t); });
+  };
+  EXPECT_THAT(message([](test::Tokens& t) { t.tokens[3] = 19; }), HasSubstr("token expected 0 ... 18; found 19"));
+  EXPECT_THAT(message([](test::Tokens& t) { t.tokens[3] = -1; }), HasSubstr("found -1"));
+  EXPECT_THAT(message([](test::Tokens& t) { t.targets[3] = -2; }), HasSubstr("target expected -1 ... 18; found -2"));
+  EXPECT_THAT(message([](test::Tokens& t) { t.lengths = {5, 6}; }), HasSubstr("lengths expected 0 ... 5; found 6"));
+  EXPECT_THAT(message([](test::Tokens& t) { t.lengths = {5}; }), HasSubstr("lengths expected 2 elements; found 1"));
+  EXPECT_THAT(message([](test::Tokens& t) { t.targets.pop_back(); }), HasSubstr("targets expected 10"));
+  EXPECT_THAT(message([](test::Tokens& t) {
+                t.ctx = 13;
+                t.batch = 1;
+              }),
+              HasSubstr("ctx expected at most ctx_len = 12; found 13"));
+  EXPECT_THROW(Model(c, 0, DType::bf16), std::invalid_argument);
+  std::vector<Tensor> gradients = model.zeros_like_parameters();
+  gradients.pop_back();
+  const test::Tokens tokens = test::drawn_tokens(c, 2, 5, 1);
+  EXPECT_THAT(message_of([&] { model.loss_and_gradients(tokens, 1, gradients); }), HasSubstr("[gradients]"));
+}
+
+TEST(Model, ParametersComeFromTheSeed) {
+  const ModelConfig c = test::tiny_gpt2();
+  const Model a(c, 7), b(c, 7), other(c, 8);
+  for (std::size_t p = 0; p < a.parameters().size(); ++p) {
+    const Tensor &x = a.parameters()[p], &y = b.parameters()[p], &z = other.parameters()[p];
+    const ParameterInfo& info = a.infos()[p];
+    double squares = 0;
+    bool differs = false;
+    for (std::int64_t i = 0; i < x.size(); ++i) {
+      ASSERT_EQ(x.data()[i], y.data()[i]);
+      differs |= x.data()[i] != z.data()[i];
+      squares += double{x.data()[i]} * x.data()[i];
+      if (info.name.ends_with(".gain")) {
+        ASSERT_EQ(x.data()[i], 1.0f);
+      }
+      if (!info.decays && !info.name.ends_with(".gain")) {
+        ASSERT_EQ(x.data()[i], 0.0f);
+      }
+    }
+    EXPECT_EQ(differs, info.decays) << info.name;
+    const bool residual = info.name.ends_with(".wo") || info.name.ends_with(".w_down");
+    if (!info.decays) continue;
+    // 2 layers: residual projections are half as large
+    EXPECT_NEAR(std::sqrt(squares / static_cast<double>(x.size())), residual ? 0.01 : 0.02, residual ? 0.002 : 0.004);
+  }
+}
+
+}  // namespace
+}  // namespace qkv

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of whole models in f64, against central differences, for every option; and f32 against f64.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "tiny_models.h"
+
+namespace qkv {
+namespace {
+
+// For each parameter tensor, the slope of the loss along a random direction of that tensor.
+void expect_slopes(const ModelConfig& c, const test::Tokens& tokens, std::uint64_t seed, double scale) {
+  Model model(c, seed, DType::f64);
+  test::disturb<double>(model, 0.3, seed);
+  auto gradients = model.zeros_like_parameters();
+  const Loss loss = model.loss_and_gradients(tokens, scale, gradients);
+  EXPECT_EQ(loss.sum, model.loss(tokens).sum);
+  for (std::size_t p = 0; p < gradients.size(); ++p) {
+    constexpr double h = 1e-6;
+    Tensor& values = model.parameters()[p];
+    const Tensor kept = values;
+    const Random random(seed, 1000 + p);
+    double expected = 0, size = 0;
+    const auto loss_at = [&](double step) {
+      for (std::int64_t i = 0; i < values.size(); ++i)
+        values.data<double>()[i] = kept.data<double>()[i] + step * random.normal(static_cast<std::uint64_t>(i));
+      return model.loss(tokens).sum * scale;
+    };
+    for (std::int64_t i = 0; i < values.size(); ++i) {
+      const double g = gradients[p].data<double>()[i];
+      expected += g * random.normal(static_cast<std::uint64_t>(i));
+      size += g * g;
+    }
+    const double slope = (loss_at(h) - loss_at(-h)) / (2 * h);
+    values = kept;
+    EXPECT_NEAR(slope, expected, 1e-7 * (1 + std::sqrt(size))) << model.infos()[p].name << " seed " << seed;
+  }
+}
+
+TEST(ModelGradient, AndreaGpt2AndLlamaShapes) {
+  std::uint64_t seed = 1;
+  for (const auto& [name, c] : test::tiny_models()) {
+    SCOPED_TRACE(name);
+    test::Tokens tokens = test::drawn_tokens(c, 3, c.ctx_len - 1, seed);
+    expect_slopes(c, tokens, seed++, 0.25);
+    tokens.lengths = {c.ctx_len - 1, 0, 4};
+    expect_slopes(c, tokens, seed++, 0.25);
+  }
+}
+
+TEST(ModelGradient, AnyCombinationOfOptions) {
+  for (std::uint64_t seed = 100; seed < 160; ++seed) {
+    const ModelConfig c = test::drawn_config(seed);
+    expect_slopes(c, test::drawn_tokens(c, 2, c.ctx_len, seed), seed, 1.0);
+  }
+}
+
+// Element by element, so that two errors along one direction cannot cancel.
+TEST(ModelGradient, ElementByElement) {
+  ModelConfig c = test::tiny_llama();
+  c.n_layer = 1;
+  c.d_model = 6;
+  c.head_dim = c.v_head_dim = 2;
+  c.d_ff = 5;
+  c.vocab_size = 7;
+  c.norm = Norm::layernorm;
+  c.norm_bias = c.attention_bias = c.mlp_bias = c.embedding_norm = true;
+  const test::Tokens tokens = test::drawn_tokens(c, 2, 5, 3);
+  Model model(c, 3, DType::f64);
+  test::disturb<double>(model, 0.3, 4);
+  auto gradients = model.zeros_like_parameters();
+  model.loss_and_gradients(tokens, 1.0, gradients);
+  for (std::size_t p = 0; p < gradients.size(); ++p)
+    for (std::int64_t i = 0; i < gradients[p].size(); ++i) {
+      double& x = model.parameters()[p].data<double>()[i];
+      const double kept = x, h = 1e-5;
+      x = kept + h;
+      const double above = model.loss(tokens).sum;
+      x = kept - h;
+      const double below = model.loss(tokens).sum;
+      x = kept;
+      ASSERT_NEAR(gradients[p].data<double>()[i], (above - below) / (2 * h), 2e-8) << model.infos()[p].name << " " << i;
+    }
+}
+
+TEST(ModelGradient, F32AgreesWithF64) {
+  std::vector<test::NamedConfig> models = test::tiny_models();
+  for (std::uint64_t seed = 200; seed < 220; ++seed) models.push_back({std::to_string(seed), test::drawn_config(seed)});
+  for (const auto& [name, c] : models) {
+    const test::Tokens tokens = test::drawn_tokens(c, 3, c.ctx_len, 9);
+    Model wide(c, 5, DType::f64), narrow(c, 5);
+    test::disturb<double>(wide, 0.2, 6);
+    for (std::size_t p = 0; p < wide.parameters().size(); ++p)
+      for (std::int64_t i = 0; i < wide.parameters()[p].size(); ++i) {
+        double& x = wide.parameters()[p].data<double>()[i];
+        narrow.parameters()[p].data()[i] = static_cast<float>(x);
+        x = narrow.parameters()[p].data()[i];
+      }
+    auto exact = wide.zeros_like_parameters(), found = narrow.zeros_like_parameters();
+    const double scale = 1.0 / 32;
+    EXPECT_NEAR(narrow.loss_and_gradients(tokens, scale, found).mean(),
+                wide.loss_and_gradients(tokens, scale, exact).mean(), 1e-5);
+    for (std::size_t p = 0; p < exact.size(); ++p) {
+      double error = 0, size = 1e-12;
+      for (std::int64_t i = 0; i < exact[p].size(); ++i) {
+        const double e = exact[p].data<double>()[i];
+        error += (found[p].data()[i] - e) * (found[p].data()[i] - e);
+        size += e * e;
+      }
+      EXPECT_LT(std::sqrt(error), 2e-5 * std::sqrt(size) + 1e-6) << name << " " << wide.infos()[p].name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace qkv

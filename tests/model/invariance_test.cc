@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must not change a bit: threads, the batch around a sequence, padding, the future.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "qkv/threads.h"
+#include "tiny_models.h"
+
+namespace qkv {
+namespace {
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && a.dtype() == b.dtype() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
+}
+
+void expect_same_bits(const Model& model, const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t p = 0; p < a.size(); ++p) EXPECT_TRUE(same_bits(a[p], b[p])) << model.infos()[p].name;
+}
+
+// Sizes past those of tiles and of groups of sequences; a vocabulary that cuts a sequence's logits into pieces.
+std::vector<test::NamedConfig> models() {
+  std::vector<test::NamedConfig> list = test::tiny_models();
+  for (auto& [name, c] : list) {
+    c.n_head = 4;
+    c.n_kv_head = name == "llama" ? 2 : 4;
+    c.head_dim = c.v_head_dim = 24;
+    c.d_model = 72;
+    c.d_ff = 200;
+    c.vocab_size = 131;
+    c.ctx_len = 150;
+  }
+  return list;
+}
+
+TEST(Invariance, AnyNumberOfThreads) {
+  for (const auto& [name, c] : models()) {
+    SCOPED_TRACE(name);
+    Model model(c, 1);
+    test::disturb<float>(model, 0.1, 2);
+    const test::Tokens tokens = test::drawn_tokens(c, 5, 150, 3);
+    set_num_threads(1);
+    auto expected = model.zeros_like_parameters();
+    const Loss loss = model.loss_and_gradients(tokens, 0.01, expected);
+    const Tensor logits = model.logits(tokens);
+    for (int threads : {2, 3, 4, 8}) {
+      set_num_threads(threads);
+      auto gradients = model.zeros_like_parameters();
+      EXPECT_EQ(model.loss_and_gradients(tokens, 0.01, gradients).sum, loss.sum);
+      expect_same_bits(model, gradients, expected);
+      EXPECT_TRUE(same_bits(model.logits(tokens), logits));
+    }
+    set_num_threads(0);
+  }
+}
+
+template <class T>
+void expect_batch_is_its_sequences(const ModelConfig& c, const test::Tokens& tokens) {
+  Model model(c, 1, dtype_of<T>);
+  test::disturb<T>(model, 0.1, 2);
+  auto together = model.zeros_like_parameters(), one_by_one = model.zeros_like_parameters();
+  const Loss loss = model.loss_and_gradients(tokens, 0.01, together);
+  Loss sum;
+  const Tensor logits = model.logits(tokens);
+  for (std::int64_t b = 0; b < tokens.batch; ++b) {
+    const test::Tokens one = tokens.sequence(b);
+    const Loss part = model.loss_and_gradients(one, 0.01, one_by_one);
+    sum.sum += part.sum;
+    sum.count += part.count;
+    const Tensor alone = model.logits(one);
+    EXPECT_EQ(
+        std::memcmp(static_cast<const T*>(logits.raw()) + b * tokens.ctx * c.vocab_size, alone.raw(), alone.bytes()), 0)
+        << "sequence " << b;
+  }
+  EXPECT_EQ(loss.sum, sum.sum);
+  EXPECT_EQ(loss.count, sum.count);
+  expect_same_bits(model, together, one_by_one);
+}
+
+TEST(Invariance, FourSequencesAreFourTimesOneAccumulated) {
+  for (const auto& [name, c] : models()) {
+    SCOPED_TRACE(name);
+    expect_batch_is_its_sequences<float>(c, test::drawn_tokens(c, 4, 70, 3));
+  }
+  // More tokens than are worked on at once.
+  ModelConfig c = test::tiny_andrea();
+  c.ctx_len = 900;
+  expect_batch_is_its_sequences<float>(c, test::drawn_tokens(c, 7, 900, 3));
+}
+
+TEST(Invariance, PaddedSequencesAreTheirUnpaddedSelves) {
+  for (const auto& [name, c] : models()) {
+    SCOPED_TRACE(name);
+    test::Tokens tokens = test::drawn_tokens(c, 5, 70, 4);
+    tokens.lengths = {70, 1, 0, 33, 64};
+    for (std::int64_t b = 0; b < 5; ++b)  // what stands in the padding is never looked at
+      for (std::int64_t t = tokens.lengths[static_cast<std::size_t>(b)]; t < 70; ++t)
+        tokens.tokens[static_cast<std::size_t>(b * 70 + t)] = tokens.targets[static_cast<std::size_t>(b * 70 + t)] =
+            b == 3 ? std::numeric_limits<std::int32_t>::max() : -5;
+    expect_batch_is_its_sequences<float>(c, tokens);
+    expect_batch_is_its_sequences<double>(c, tokens);
+  }
+}
+
+TEST(Invariance, TheFutureChangesNothingBeforeIt) {
+  for (const auto& [name, c] : models()) {
+    SCOPED_TRACE(name);
+    Model model(c, 1);
+    test::disturb<float>(model, 0.1, 2);
+    const std::int64_t ctx = 100;
+    test::Tokens tokens = test::drawn_tokens(c, 2, ctx, 5);
+    const Tensor before = model.logits(tokens);
+    for (const std::int64_t t : {99, 64, 31, 1}) {
+      test::Tokens changed = tokens;
+      for (std::int64_t i = t; i < ctx; ++i) {
+        std::int32_t& token = changed.tokens[static_cast<std::size_t>(ctx + i)];
+        token = (token + 1 + static_cast<std::int32_t>(i % 7)) % 131;
+      }
+      const Tensor after = model.logits(changed);
+      const std::int64_t same = (ctx + t) * c.vocab_size;
+      EXPECT_EQ(std::memcmp(before.raw(), after.raw(), static_cast<std::size_t>(same) * sizeof(float)), 0);
+      EXPECT_NE(std::memcmp(before.data() + same, after.data() + same,
+                            static_cast<std::size_t>(c.vocab_size) * sizeof(float)),
+                0);
+    }
+    // Nor does it get a gradient from what came before: only rows that a counted target can see move.
+    test::Tokens early = tokens.sequence(0);
+    std::fill(early.targets.begin() + 10, early.targets.end(), -1);
+    test::Tokens changed = early;
+    for (std::size_t i = 10; i < 100; ++i) changed.tokens[i] = (changed.tokens[i] + 3) % 131;
+    auto a = model.zeros_like_parameters(), b = model.zeros_like_parameters();
+    EXPECT_EQ(model.loss_and_gradients(early, 1.0, a).sum, model.loss_and_gradients(changed, 1.0, b).sum);
+    for (std::size_t p = 0; p < a.size(); ++p)
+      for (std::int64_t i = 0; i < a[p].size(); ++i)
+        ASSERT_EQ(a[p].data()[i], b[p].data()[i]) << model.infos()[p].name;  // -0 equals 0
+  }
+}
+
+TEST(Invariance, RepeatingAndOtherWorkInBetweenChangeNothing) {
+  const ModelConfig c = models()[1].config;
+  Model model(c, 1);
+  const test::Tokens tokens = test::drawn_tokens(c, 3, 90, 6), other = test::drawn_tokens(c, 6, 150, 7);
+  auto first = model.zeros_like_parameters(), second = model.zeros_like_parameters(),
+       ignored = model.zeros_like_parameters();
+  model.loss_and_gradients(tokens, 0.5, first);
+  model.loss_and_gradients(other, 0.5, ignored);
+  model.logits(test::drawn_tokens(c, 1, 2, 8));
+  model.loss_and_gradients(tokens, 0.5, second);
+  expect_same_bits(model, first, second);
+}
+
+}  // namespace
+}  // namespace qkv

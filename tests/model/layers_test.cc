@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each layer's backward against central differences of its forward, in f64; hand-worked values.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "core/random.h"
+#include "model/activation.h"
+#include "model/cross_entropy.h"
+#include "model/embedding.h"
+#include "model/linear.h"
+#include "model/norm.h"
+
+namespace qkv {
+namespace {
+
+using Doubles = std::vector<double>;
+
+Doubles normals(std::int64_t count, std::uint64_t stream) {
+  const Random random(11, stream);
+  Doubles x(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = random.normal(i);
+  return x;
+}
+
+double dot(const Doubles& a, const Doubles& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// d(loss)/d(x[i]) by central differences for each i, against `gradient`.
+void expect_gradient(Doubles& x, const std::function<double()>& loss, const Doubles& gradient, const char* what) {
+  constexpr double h = 1e-5;
+  ASSERT_EQ(x.size(), gradient.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double kept = x[i];
+    x[i] = kept + h;
+    const double above = loss();
+    x[i] = kept - h;
+    const double below = loss();
+    x[i] = kept;
+    EXPECT_NEAR(gradient[i], (above - below) / (2 * h), 1e-8 * (1 + std::abs(gradient[i]))) << what << " " << i;
+  }
+}
+
+TEST(Linear, GradientsAreCentralDifferences) {
+  const std::vector<std::int64_t> lengths{3, 0, 2};
+  const Sequences s{3, 3, lengths};
+  const std::int64_t in = 5, out = 4, rows = s.rows();
+  Doubles x = normals(rows * in, 1), w = normals(in * out, 2), b = normals(out, 3), dy = normals(rows * out, 4);
+  for (std::int64_t i : {3, 4, 5, 8}) std::fill_n(dy.begin() + i * out, out, 0.0);  // padding
+  Doubles y(dy.size()), dx(x.size(), 9.0), dw(w.size(), 1.0), db(b.size(), 2.0);
+  const auto loss = [&] {
+    linear_forward(rows, in, out, x.data(), w.data(), b.data(), y.data());
+    return dot(y, dy);
+  };
+  linear_backward_input(rows, in, out, dy.data(), w.data(), 0.0, dx.data());
+  linear_backward_weights(s, in, out, x.data(), dy.data(), dw.data(), db.data());
+  for (double& g : dw) g -= 1.0;  // added to, not overwritten
+  for (double& g : db) g -= 2.0;
+  expect_gradient(x, loss, dx, "x");
+  expect_gradient(w, loss, dw, "w");
+  expect_gradient(b, loss, db, "b");
+}
+
+TEST(Norm, GradientsAreCentralDifferences) {
+  const std::int64_t rows = 4, d = 21;
+  const Sequences s{2, 2};
+  for (const Norm kind : {Norm::rmsnorm, Norm::layernorm})
+    for (const bool affine : {false, true}) {
+      Doubles x = normals(rows * d, 1), gain = normals(d, 2), bias = normals(d, 3), dy = normals(rows * d, 4);
+      Doubles y(x.size()), statistics(2 * rows), dx(x.size()), dgain(d), dbias(d);
+      const auto loss = [&] {
+        norm_forward(kind, 1e-3, rows, d, x.data(), affine ? gain.data() : nullptr, affine ? bias.data() : nullptr,
+                     y.data(), statistics.data());
+        return dot(y, dy);
+      };
+      loss();
+      const double* g = affine ? gain.data() : nullptr;
+      norm_backward_input(kind, rows, d, x.data(), g, statistics.data(), dy.data(), false, dx.data());
+      norm_backward_parameters(s, d, x.data(), statistics.data(), dy.data(), dgain.data(), dbias.data());
+      Doubles added(x.size(), 5.0), in_place = dy;
+      norm_backward_input(kind, rows, d, x.data(), g, statistics.data(), dy.data(), true, added.data());
+      norm_backward_input(kind, rows, d, x.data(), g, statistics.data(), in_place.data(), false, in_place.data());
+      for (std::size_t i = 0; i < dx.size(); ++i) EXPECT_DOUBLE_EQ(added[i], 5.0 + dx[i]);
+      EXPECT_EQ(in_place, dx);
+      expect_gradient(x, loss, dx, "x");
+      if (!affine) continue;
+      expect_gradient(gain, loss, dgain, "gain");
+      expect_gradient(bias, loss, dbias, "bias");
+    }
+}
+
+TEST(Norm, HandWorkedRows) {
+  const float x[] = {3, -4, 0, 0};
+  float y[4], statistics[2];
+  norm_forward<float>(Norm::rmsnorm, 1e-12, 1, 4, x, nullptr, nullptr, y, statistics);  // mean square 25 / 4
+  EXPECT_FLOAT_EQ(y[0], 1.2f);
+  EXPECT_FLOAT_EQ(y[1], -1.6f);
+  EXPECT_EQ(y[2], 0.0f);
+  const float z[] = {1, 3}, gain[] = {10, 20}, bias[] = {0.5f, -0.5f};
+  norm_forward<float>(Norm::layernorm, 1e-12, 1, 2, z, gain, bias, y, statistics);  // mean 2, deviation 1
+  EXPECT_FLOAT_EQ(y[0], -9.5f);
+  EXPECT_FLOAT_EQ(y[1], 19.5f);
+}
+
+// R46 of the reports: rank 3 is rows all the same; the gain's gradient sums over all six of them.
+TEST(Norm, GainGradientSumsOverAllRowsOfARank3Input) {
+  const Doubles x = normals(24, 1), dy = normals(24, 2);
+  Doubles y(24), statistics(12), of_rank3(4), of_rank2(4), by_hand(4);
+  norm_forward<double>(Norm::layernorm, 1e-5, 6, 4, x.data(), nullptr, nullptr, y.data(), statistics.data());
+  norm_backward_parameters<double>({2, 3}, 4, x.data(), statistics.data(), dy.data(), of_rank3.data(), nullptr);
+  norm_backward_parameters<double>({1, 6}, 4, x.data(), statistics.data(), dy.data(), of_rank2.data(), nullptr);
+  for (std::size_t i = 0; i < 24; ++i) by_hand[i % 4] += dy[i] * y[i];
+  for (std::size_t j = 0; j < 4; ++j) {
+    EXPECT_NEAR(of_rank3[j], by_hand[j], 1e-14);
+    EXPECT_NEAR(of_rank2[j], by_hand[j], 1e-14);
+  }
+}
+
+TEST(Activation, GradientsAreCentralDifferences) {
+  const std::int64_t size = 67;
+  for (const Activation kind : {Activation::relu, Activation::relu2, Activation::gelu, Activation::swiglu}) {
+    const bool gated = kind == Activation::swiglu;
+    Doubles gate = normals(size, 1), up = normals(size, 2), da = normals(size, 3), a(size), dgate(size), dup(size);
+    const auto loss = [&] {
+      activation_forward(kind, size, gated ? gate.data() : nullptr, up.data(), a.data());
+      return dot(a, da);
+    };
+    activation_backward(kind, size, gated ? gate.data() : nullptr, up.data(), da.data(), gated ? dgate.data() : nullptr,
+                        dup.data());
+    expect_gradient(up, loss, dup, "up");
+    if (gated) expect_gradient(gate, loss, dgate, "gate");
+  }
+}
+
+TEST(Activation, HandWorkedValues) {
+  const auto value = [](Activation kind, double u, double gate = 0) {
+    double a = 0;
+    activation_forward(kind, 1, &gate, &u, &a);
+    return a;
+  };
+  EXPECT_EQ(value(Activation::relu, -2), 0);
+  EXPECT_EQ(value(Activation::relu, 2), 2);
+  EXPECT_EQ(value(Activation::relu2, -3), 0);
+  EXPECT_EQ(value(Activation::relu2, 3), 9);
+  EXPECT_EQ(value(Activation::gelu, 0), 0);
+  for (const double u : {-3.0, -0.5, 1.0, 2.0, 30.0, -30.0})
+    EXPECT_NEAR(value(Activation::gelu, u),
+                0.5 * u * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (u + 0.044715 * u * u * u))), 1e-14);
+  EXPECT_EQ(value(Activation::swiglu, 3, 0), 0);
+  EXPECT_NEAR(value(Activation::swiglu, 3, 1), 3 / (1 + std::exp(-1.0)), 1e-15);
+  EXPECT_TRUE(std::isnan(value(Activation::relu, std::numeric_limits<double>::quiet_NaN())));
+}
+
+TEST(Embedding, ForwardAndBackwardByHand) {
+  const std::vector<std::int64_t> lengths{2, 3};
+  const std::vector<std::int32_t> tokens{1, 1, -7, 0, 1, 2};  // the third is padding
+  const Sequences s{2, 3, lengths};
+  const float table[] = {1, 2, 10, 20, 100, 200}, positions[] = {0.5f, 0.25f, 1.5f, 1.25f, 2.5f, 2.25f, 9, 9};
+  std::vector<float> x(12, 77.0f);
+  embedding_forward<float>(s, 2, tokens, 0, table, positions, x.data());
+  EXPECT_EQ(x, (std::vector<float>{10.5f, 20.25f, 11.5f, 21.25f, 0, 0, 1.5f, 2.25f, 11.5f, 21.25f, 102.5f, 202.25f}));
+  embedding_forward<float>({1, 1}, 2, std::vector<std::int32_t>{2}, 3, table, positions, x.data());
+  EXPECT_EQ(x[0], 109.0f);
+  const float dx[] = {1, 2, 3, 4, 50, 60, 5, 6, 7, 8, 9, 10};
+  std::vector<float> dtable(6, 1.0f), dpositions(8, 0.0f);
+  embedding_backward<float>(s, 2, tokens, dx, dtable.data(), dpositions.data());
+  EXPECT_EQ(dtable, (std::vector<float>{6, 7, 12, 15, 10, 11}));
+  EXPECT_EQ(dpositions, (std::vector<float>{6, 8, 10, 12, 9, 10, 0, 0}));
+}
+
+TEST(Elementary, ExponentialIsAccurate) {
+  double worst = 0;
+  for (int i = -873000; i <= 880000; ++i) {
+    const float x = static_cast<float>(i) * 1e-4f;
+    const double exact = std::exp(static_cast<double>(x));
+    worst = std::max(worst, std::abs(static_cast<double>(exponential(x)) - exact) / exact);
+  }
+  EXPECT_LT(worst, 2 * 0x1p-23);
+  EXPECT_EQ(exponential(0.0f), 1.0f);
+  EXPECT_EQ(exponential(-88.0f), 0.0f);
+  EXPECT_EQ(exponential(-std::numeric_limits<float>::infinity()), 0.0f);
+  EXPECT_TRUE(std::isfinite(exponential(1e30f)));
+  EXPECT_TRUE(std::isnan(exponential(std::numeric_limits<float>::quiet_NaN())));
+  EXPECT_EQ(sigmoid(0.0f), 0.5f);
+  EXPECT_EQ(sigmoid(200.0f), 1.0f);
+  EXPECT_LT(sigmoid(-200.0f), 1e-37f);
+}
+
+TEST(Elementary, LaneSumsAndMaxima) {
+  for (std::int64_t n : {0, 1, 2, 15, 16, 17, 33, 100}) {
+    Doubles x(static_cast<std::size_t>(n));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>((i * 37) % 101);
+    double sum = 0, largest = -std::numeric_limits<double>::infinity();
+    for (double v : x) {
+      sum += v;
+      largest = std::max(largest, v);
+    }
+    EXPECT_EQ(lane_sum<double>(n, [&](std::int64_t i) { return x[static_cast<std::size_t>(i)]; }), sum);
+    EXPECT_EQ(lane_max(n, x.data()), largest);
+  }
+}
+
+}  // namespace
+}  // namespace qkv
