@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "attention/tile_elements.h"
+#include "core/float_types.h"
 #include "core/parallel.h"
 
 namespace qkv {
@@ -19,11 +21,13 @@ std::int64_t row_at(const Dims& s, std::int64_t b, std::int64_t h, std::int64_t 
 
 }  // namespace
 
-RowStatistics::RowStatistics(const AttentionProblem& p, const ConstView& out, const ConstView& lse,
-                             const ConstView& dout)
-    : n_head_(p.n_head), q_len_(p.q_len), lse_({p.batch, p.n_head, p.q_len}), delta_({p.batch, p.n_head, p.q_len}) {
-  const KernelTable& table = kernels();
-  const float to_units = static_cast<float>(kLog2E / static_cast<double>(score_units(p).unit));
+RowStatistics::RowStatistics(const TilePlan& plan, const ConstView& out, const ConstView& lse, const ConstView& dout)
+    : n_head_(plan.p.n_head),
+      q_len_(plan.p.q_len),
+      lse_({plan.p.batch, plan.p.n_head, plan.p.q_len}),
+      delta_({plan.p.batch, plan.p.n_head, plan.p.q_len}) {
+  const AttentionProblem& p = plan.p;
+  const float to_units = static_cast<float>(kLog2E / static_cast<double>(plan.unit));
   const std::int64_t grain = std::max<std::int64_t>(1, 4096 / p.d_v);
   parallel_ranges(p.batch * p.n_head * p.q_len, grain, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> a(static_cast<std::size_t>(p.d_v)), b(a);
@@ -32,43 +36,33 @@ RowStatistics::RowStatistics(const AttentionProblem& p, const ConstView& out, co
       lse_.data()[r] = kInfinity;
       if (i >= p.sequences[static_cast<std::size_t>(batch)].q_len) continue;
       float natural = 0;
-      widen_elements(table, lse.dtype, lse.data, row_at(lse.strides, batch, h, i), 1, 1, &natural);
+      widen_elements(lse.dtype, lse.data, row_at(lse.strides, batch, h, i), 1, 1, &natural);
       if (natural == -kInfinity) continue;
       lse_.data()[r] = natural * to_units;
-      widen_elements(table, out.dtype, out.data, row_at(out.strides, batch, h, i), out.strides[3], p.d_v, a.data());
-      widen_elements(table, dout.dtype, dout.data, row_at(dout.strides, batch, h, i), dout.strides[3], p.d_v, b.data());
-      delta_.data()[r] = table.dot(a.data(), b.data(), p.d_v);
+      widen_elements(out.dtype, out.data, row_at(out.strides, batch, h, i), out.strides[3], p.d_v, a.data());
+      widen_elements(dout.dtype, dout.data, row_at(dout.strides, batch, h, i), dout.strides[3], p.d_v, b.data());
+      delta_.data()[r] = plan.table.dot(a.data(), b.data(), p.d_v);
     }
   });
 }
 
-GradientRows::GradientRows(const AttentionProblem& p, Scratch& scratch)
-    : p_(p),
+GradientRows::GradientRows(const TilePlan& plan, Scratch& scratch)
+    : plan_(plan),
       scratch_(scratch),
-      q_copy_(scratch.take(kMaxWidth * scratch.d_k_padded)),
-      dout_copy_(scratch.take(kMaxWidth * scratch.d_v_padded)) {}
+      q_copy_(scratch.take(kMaxWidth * scratch.d_k)),
+      dout_copy_(scratch.take(kMaxWidth * scratch.d_v)) {
+  if (!plan.bf16) return;
+  q_pairs = scratch.take16(kMaxWidth * scratch.d_k);
+  dout_pairs = scratch.take16(kMaxWidth * scratch.d_v);
+}
 
 void GradientRows::load(const QueryTile& tile, const RowStatistics& statistics, const ConstView& dout_view) {
-  const KernelTable& table = kernels();
-  const auto natural = [&](const ConstView& x, std::int64_t d, std::int64_t padded, float* copy, std::int64_t& ld) {
-    const Dims& s = x.strides;
-    if (x.dtype == DType::f32 && s[3] == 1 && d == padded && tile.heads == 1) {
-      ld = s[2];
-      return static_cast<const float*>(x.data) + row_at(s, tile.b, tile.first_head, tile.first_query);
-    }
-    ld = padded;
-    for (int r = 0; r < tile.rows; ++r) {
-      widen_elements(table, x.dtype, x.data, row_at(s, tile.b, tile.head(r), tile.query(r)), s[3], d,
-                     copy + r * padded);
-      std::fill(copy + r * padded + d, copy + (r + 1) * padded, 0.0f);
-    }
-    return static_cast<const float*>(copy);
-  };
-  q = natural(p_.q, p_.d_k, scratch_.d_k_padded, q_copy_, ld_q);
-  dout = natural(dout_view, p_.d_v, scratch_.d_v_padded, dout_copy_, ld_dout);
-  tile.kernels->transpose_in(q, ld_q, tile.rows, p_.d_k, score_units(p_).query_factor, scratch_.qt);
-  tile.kernels->transpose_in(dout, ld_dout, tile.rows, p_.d_v, 1.0f, scratch_.dot);
-  finite = table.all_finite(q, ld_q, tile.rows, p_.d_k) && table.all_finite(dout, ld_dout, tile.rows, p_.d_v);
+  q_poisons.clear();
+  dout_poisons.clear();
+  if (plan_.bf16)
+    load_bf16(tile, dout_view);
+  else
+    load_f32(tile, dout_view);
   for (int r = 0; r < tile.kernels->width; ++r) {
     const bool real = r < tile.rows;
     lse[r] = real ? statistics.lse(tile.b, tile.head(r), tile.query(r)) : kInfinity;
@@ -76,38 +70,107 @@ void GradientRows::load(const QueryTile& tile, const RowStatistics& statistics, 
   }
 }
 
-TileGradients compute_gradients(const AttentionProblem& p, const QueryTile& tile, const KeyTile& keys,
+void GradientRows::load_f32(const QueryTile& tile, const ConstView& dout_view) {
+  const auto load = [&](const ConstView& x, std::int64_t d, std::int64_t padded, float factor, float* transposed,
+                        float* copy, std::int64_t& ld, Poisons& poisons) {
+    const Dims& s = x.strides;
+    const float* rows = copy;
+    if (x.dtype == DType::f32 && s[3] == 1 && d == padded && tile.heads == 1) {
+      ld = s[2];
+      rows = static_cast<const float*>(x.data) + row_offset(s, tile, 0);
+    } else {
+      ld = padded;
+      for (int r = 0; r < tile.rows; ++r) {
+        widen_elements(x.dtype, x.data, row_offset(s, tile, r), s[3], d, copy + r * padded);
+        std::fill(copy + r * padded + d, copy + (r + 1) * padded, 0.0f);
+      }
+    }
+    tile.kernels->transpose_in(rows, ld, tile.rows, d, factor, transposed);
+    if (plan_.table.all_finite(rows, ld, tile.rows, d)) return rows;
+    for (int r = 0; r < tile.rows; ++r)
+      for (std::int64_t c = 0; c < padded; ++c) {
+        const float value = rows[r * ld + c];
+        if (!std::isfinite(value)) poisons.push_back({r, c, value});
+        copy[r * padded + c] = std::isfinite(value) ? value : 0.0f;
+      }
+    ld = padded;
+    return static_cast<const float*>(copy);
+  };
+  q = load(plan_.p.q, plan_.p.d_k, scratch_.d_k, plan_.query_factor, scratch_.qt, q_copy_, ld_q, q_poisons);
+  dout = load(dout_view, plan_.p.d_v, scratch_.d_v, 1.0f, scratch_.dot, dout_copy_, ld_dout, dout_poisons);
+}
+
+void GradientRows::load_bf16(const QueryTile& tile, const ConstView& dout_view) {
+  const auto load = [&](const ConstView& x, std::int64_t d, std::int64_t padded, std::uint16_t* transposed, float* copy,
+                        std::uint16_t* pairs, Poisons& poisons) {
+    load_rows_in_pairs(x, tile, d, scratch_, transposed);
+    const auto* from = static_cast<const std::uint16_t*>(x.data);
+    const Dims& s = x.strides;
+    const bool direct = s[3] == 1 && tile.heads == 1;
+    const std::int64_t offset = row_offset(s, tile, 0);
+    if (direct && plan_.table.all_finite_bf16(from + offset, s[2], tile.rows, d)) {
+      plan_.table.interleave(from + offset, s[2], tile.rows, d, padded, pairs);
+      return;
+    }
+    auto* rows = reinterpret_cast<std::uint16_t*>(copy);  // [rows][padded]
+    for (int r = 0; r < tile.rows; ++r)
+      for (std::int64_t c = 0; c < d; ++c) {
+        const std::uint16_t bits = from[row_offset(s, tile, r) + c * s[3]];
+        const float value = widen(bf16{bits});
+        if (!std::isfinite(value)) poisons.push_back({r, c, value});
+        rows[r * padded + c] = std::isfinite(value) ? bits : std::uint16_t{0};
+      }
+    plan_.table.interleave(rows, padded, tile.rows, d, padded, pairs);
+  };
+  ld_q = scratch_.d_k;
+  ld_dout = scratch_.d_v;
+  load(plan_.p.q, plan_.p.d_k, ld_q, scratch_.qt_pairs, q_copy_, q_pairs, q_poisons);
+  load(dout_view, plan_.p.d_v, ld_dout, scratch_.dot_pairs, dout_copy_, dout_pairs, dout_poisons);
+}
+
+TileGradients compute_gradients(const TilePlan& plan, const QueryTile& tile, const KeyTile& keys,
                                 const GradientRows& rows, Scratch& scratch, std::uint64_t* bits) noexcept {
+  const AttentionProblem& p = plan.p;
   const TileKernels& kernel = *tile.kernels;
   const int width = kernel.width;
-  const float unit = score_units(p).unit;
   float ignored[kMaxWidth] = {};
   TileGradients g;
-  g.scores = compute_scores(p, tile, keys, scratch.qt, scratch, scratch.s, scratch.slope);
+  g.scores = compute_scores(plan, tile, keys, scratch, true);
   if (g.scores.segments == 0) return g;
-  g.careful = g.scores.partial && !(rows.finite && kernels().all_finite(keys.k, keys.ldk, keys.n, p.d_k) &&
-                                    kernels().all_finite(keys.v, keys.ldv, keys.n, p.d_v));
+  g.careful = g.scores.partial && !(rows.finite() && keys_finite(keys, plan) && values_finite(keys, plan));
+  // Poisons of rows are added by hand everywhere, so they need to know what may be read in full tiles too.
+  g.careful |= !rows.finite();
   if (g.careful) kernel.allowed_bits(scratch.s, keys.n, bits);
   for (int i = 0; i < g.scores.segments; ++i) {
     const Segment& part = g.scores.segment[i];
     const int n = part.k1 - part.k0;
-    float *s = scratch.s + part.k0 * width, *ds = scratch.ds + part.k0 * width;
-    kernel.scores(keys.v + part.k0 * keys.ldv, keys.ldv, scratch.dot, p.d_v, n, part.first, part.last, ds, ignored);
-    kernel.backward_softmax(unit, n, part.first, part.last, rows.lse, rows.delta, s, ds);
+    const std::int64_t at = part.k0 * width;
+    float *s = scratch.s + at, *ds = scratch.ds + at;
+    if (plan.bf16)
+      kernel.bf16->scores(keys.v16 + part.k0 * keys.ldv, keys.ldv, scratch.dot_pairs, (p.d_v + 1) / 2, n, part.first,
+                          part.last, ds, ignored);
+    else
+      kernel.scores(keys.v + part.k0 * keys.ldv, keys.ldv, scratch.dot, p.d_v, n, part.first, part.last, ds, ignored);
+    kernel.backward_softmax(plan.unit, n, part.first, part.last, rows.lse, rows.delta, s, ds);
     if (p.softcap > 0) {
-      const float* slope = scratch.slope + part.k0 * width;
+      const float* slope = scratch.slope + at;
       for (int key = 0; key < n; ++key)
         for (int c = part.first * kernel.lanes; c < part.last * kernel.lanes; ++c) {
           float& d = ds[key * width + c];
           d = d == 0 ? 0.0f : d * slope[key * width + c];  // the slope may be NaN where reading is not allowed
         }
     }
+    if (plan.bf16) {
+      kernel.bf16->round(s, n, part.first, part.last, scratch.p_rows + at, nullptr);
+      kernel.bf16->round(ds, n, part.first, part.last, scratch.ds_rows + at, scratch.ds_pairs + at);
+    }
   }
   return g;
 }
 
-void sink_gradient(const AttentionProblem& p, const RowStatistics& statistics, const View& dsinks) {
-  const double unit = static_cast<double>(score_units(p).unit);
+void sink_gradient(const TilePlan& plan, const RowStatistics& statistics, const View& dsinks) {
+  const AttentionProblem& p = plan.p;
+  const double unit = static_cast<double>(plan.unit);
   parallel_for(p.n_head, [&](std::int64_t h) {
     const double sink = p.sinks[static_cast<std::size_t>(h)] * kLog2E;
     double sum = 0;

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "attention/tile.h"
+#include "attention/tile_scores.h"
 
 namespace qkv {
 
@@ -12,7 +12,7 @@ namespace qkv {
 // as 0), and delta = sum over c of dout[c] * out[c].
 class RowStatistics {
  public:
-  RowStatistics(const AttentionProblem& p, const ConstView& out, const ConstView& lse, const ConstView& dout);
+  RowStatistics(const TilePlan& plan, const ConstView& out, const ConstView& lse, const ConstView& dout);
   float lse(std::int64_t b, std::int64_t h, std::int64_t i) const noexcept { return lse_.data()[at(b, h, i)]; }
   float delta(std::int64_t b, std::int64_t h, std::int64_t i) const noexcept { return delta_.data()[at(b, h, i)]; }
 
@@ -24,36 +24,42 @@ class RowStatistics {
   Tensor lse_, delta_;  // [batch, n_head, q_len]
 };
 
-// The rows of a query tile, both ways round.
+// The rows of q and dout of a query tile, both ways round: scratch.qt and dot (or their pairs) for the products over
+// d_k and d_v, and here rows for the sums over queries. What is not finite is 0 in the rows and stands in the lists.
 struct GradientRows {
-  GradientRows(const AttentionProblem& p, Scratch& scratch);
+  GradientRows(const TilePlan& plan, Scratch& scratch);
   void load(const QueryTile& tile, const RowStatistics& statistics, const ConstView& dout_view);
+  bool finite() const noexcept { return q_poisons.empty() && dout_poisons.empty(); }
 
-  const float *q = nullptr, *dout = nullptr;  // [width][ld], ld padded with zeros to whole vectors; not scaled
+  const float *q = nullptr, *dout = nullptr;                // f32: [width][ld], zeros up to whole vectors; not scaled
+  std::uint16_t *q_pairs = nullptr, *dout_pairs = nullptr;  // bf16: [width / 2][ld][2]
   std::int64_t ld_q = 0, ld_dout = 0;
   float lse[kMaxWidth], delta[kMaxWidth];
-  bool finite = true;  // all elements of q and dout are
+  Poisons q_poisons, dout_poisons;  // row: of the tile
 
  private:
-  const AttentionProblem& p_;
+  void load_f32(const QueryTile& tile, const ConstView& dout_view);
+  void load_bf16(const QueryTile& tile, const ConstView& dout_view);
+
+  const TilePlan& plan_;
   Scratch& scratch_;
   float *q_copy_, *dout_copy_;
 };
 
 struct TileGradients {
   TileScores scores;
-  bool careful = false;  // something that may not be read is not finite: use the bits of what may
+  bool careful = false;  // something that may not be read may not be finite: use the bits of what may
 };
 
-// scratch.s = p and scratch.ds = dscores (before the scale) in the segments; bits: a bit a row for each key that it may
-// read, where `careful`.
-TileGradients compute_gradients(const AttentionProblem& p, const QueryTile& tile, const KeyTile& keys,
+// scratch.s = p and scratch.ds = dscores (before the scale) in the segments, and with bf16 products the same rounded in
+// p_rows, ds_rows and ds_pairs. bits: a bit a row for each key that it may read, where `careful`.
+TileGradients compute_gradients(const TilePlan& plan, const QueryTile& tile, const KeyTile& keys,
                                 const GradientRows& rows, Scratch& scratch, std::uint64_t* bits) noexcept;
 
 // dmask [1 or batch, 1 or n_head, 1 or q_len, 1 or kv_len], leading axes may lack.
-void tiled_mask_gradient(const AttentionProblem& p, const RowStatistics& statistics, const ConstView& dout,
+void tiled_mask_gradient(const TilePlan& plan, const RowStatistics& statistics, const ConstView& dout,
                          const View& dmask);
 // dsinks [n_head] = - sum over rows of exp(sink - lse) * delta.
-void sink_gradient(const AttentionProblem& p, const RowStatistics& statistics, const View& dsinks);
+void sink_gradient(const TilePlan& plan, const RowStatistics& statistics, const View& dsinks);
 
 }  // namespace qkv

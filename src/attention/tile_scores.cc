@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scores of one pair of tiles, with everything that the contract puts between q . k and the softmax.
+#include "attention/tile_scores.h"
+
 #include <algorithm>
 #include <limits>
 
-#include "attention/tile.h"
+#include "attention/tile_elements.h"
 
 namespace qkv {
 namespace {
@@ -52,7 +53,7 @@ int mask_row(const AttentionProblem& p, std::int64_t offset, int n, float* to) n
     }
     return allowed;
   }
-  widen_elements(kernels(), p.mask.dtype, p.mask.data, offset, stride, n, to);
+  widen_elements(p.mask.dtype, p.mask.data, offset, stride, n, to);
   for (int j = 0; j < n; ++j) allowed += to[j] != kMinusInfinity;
   return allowed;
 }
@@ -83,13 +84,23 @@ void limit_segment(const QueryTile& tile, const KeyTile& keys, const Segment& g,
     begin[r] = static_cast<float>(std::clamp<std::int64_t>(tile.begin[r] - keys.j0, 0, kKeyTile));
     end[r] = static_cast<float>(std::clamp<std::int64_t>(tile.end[r] - keys.j0, 0, kKeyTile));
   }
-  tile.kernels->limit(begin, end, g.k0, g.k1 - g.k0, g.first, g.last, s + g.k0 * tile.kernels->width);
+  tile.kernels->limit(begin, end, g.k0, g.k1 - g.k0, g.first, g.last, s);
+}
+
+void add_alibi(const AttentionProblem& p, const QueryTile& tile, const KeyTile& keys, const Segment& g,
+               float* s) noexcept {
+  const std::int64_t start = p.sequences[static_cast<std::size_t>(tile.b)].start;
+  float distances[kMaxWidth];  // from each row's position to the segment's first key
+  for (int r = 0; r < tile.kernels->width; ++r)
+    distances[r] = static_cast<float>(keys.j0 + g.k0 - start - tile.query(std::min(r, tile.rows - 1)));
+  tile.kernels->alibi(tile.slopes, distances, g.k1 - g.k0, g.first, g.last, s);
 }
 
 }  // namespace
 
-TileScores compute_scores(const AttentionProblem& p, const QueryTile& tile, const KeyTile& keys, const float* qt,
-                          Scratch& scratch, float* s, float* slope) noexcept {
+TileScores compute_scores(const TilePlan& plan, const QueryTile& tile, const KeyTile& keys, Scratch& scratch,
+                          bool want_slope) noexcept {
+  const AttentionProblem& p = plan.p;
   const TileKernels& kernel = *tile.kernels;
   const int width = kernel.width;
   TileScores scores;
@@ -107,32 +118,28 @@ TileScores compute_scores(const AttentionProblem& p, const QueryTile& tile, cons
     scores.segment[scores.segments++] = {0, keys.n, 0, width / kernel.lanes};
   std::fill_n(scores.max, width, kMinusInfinity);
 
-  float distances[kMaxWidth];
-  if (!p.slopes.empty()) {
-    const std::int64_t start = p.sequences[static_cast<std::size_t>(tile.b)].start;
-    for (int r = 0; r < width; ++r)
-      distances[r] = static_cast<float>(keys.j0 - start - tile.query(std::min(r, tile.rows - 1)));
-  }
-  const bool changed = p.softcap > 0 || !p.slopes.empty() || masked || limited;
+  const bool changed = plan.score_factor != 1 || p.softcap > 0 || !p.slopes.empty() || masked || limited;
   float ignored[kMaxWidth];
   std::fill_n(ignored, width, kMinusInfinity);
   for (int i = 0; i < scores.segments; ++i) {
     const Segment& g = scores.segment[i];
     const int n = g.k1 - g.k0;
-    float* at = s + g.k0 * width;
-    kernel.scores(keys.k + g.k0 * keys.ldk, keys.ldk, qt, p.d_k, n, g.first, g.last, at,
-                  changed ? ignored : scores.max);
+    float* s = scratch.s + g.k0 * width;
+    float* max = changed ? ignored : scores.max;
+    if (plan.bf16)
+      kernel.bf16->scores(keys.k16 + g.k0 * keys.ldk, keys.ldk, scratch.qt_pairs, (p.d_k + 1) / 2, n, g.first, g.last,
+                          s, max);
+    else
+      kernel.scores(keys.k + g.k0 * keys.ldk, keys.ldk, scratch.qt, p.d_k, n, g.first, g.last, s, max);
     if (!changed) continue;
+    if (plan.score_factor != 1) kernel.scale(plan.score_factor, n, g.first, g.last, s);
     if (p.softcap > 0)
-      kernel.softcap(static_cast<float>(p.softcap), n, g.first, g.last, at, slope ? slope + g.k0 * width : nullptr);
-    if (!p.slopes.empty()) {
-      float from_here[kMaxWidth];
-      for (int r = 0; r < width; ++r) from_here[r] = distances[r] + static_cast<float>(g.k0);
-      kernel.alibi(tile.slopes, from_here, n, g.first, g.last, at);
-    }
-    if (masked) kernel.add(scratch.bias + g.k0 * width, n, g.first, g.last, at);
+      kernel.softcap(static_cast<float>(p.softcap), n, g.first, g.last, s,
+                     want_slope ? scratch.slope + g.k0 * width : nullptr);
+    if (!p.slopes.empty()) add_alibi(p, tile, keys, g, s);
+    if (masked) kernel.add(scratch.bias + g.k0 * width, n, g.first, g.last, s);
     if (limited) limit_segment(tile, keys, g, s);
-    kernel.column_max(at, n, g.first, g.last, scores.max);
+    kernel.column_max(s, n, g.first, g.last, scores.max);
   }
   return scores;
 }

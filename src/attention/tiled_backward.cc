@@ -16,6 +16,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "attention/tile_elements.h"
 #include "attention/tile_gradients.h"
 #include "core/parallel.h"
 
@@ -23,8 +24,7 @@ namespace qkv {
 namespace {
 
 constexpr int kBackwardSplit = 256;
-
-std::int64_t round_up(std::int64_t x, std::int64_t step) noexcept { return (x + step - 1) / step * step; }
+constexpr float kSkip = -std::numeric_limits<float>::infinity();  // a weight of a pair that may not be read
 
 // Writes zero rows [begin, end) of x[b][h].
 void clear_rows(const View& x, std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end, std::int64_t d) {
@@ -36,18 +36,18 @@ void clear_rows(const View& x, std::int64_t b, std::int64_t h, std::int64_t begi
 
 class Backward {
  public:
-  Backward(const AttentionProblem& p, const RowStatistics& statistics, const ConstView& dout,
+  Backward(const TilePlan& plan, const RowStatistics& statistics, const ConstView& dout,
            const AttentionGradients& gradients)
-      : p_(p),
+      : plan_(plan),
+        p_(plan.p),
         statistics_(statistics),
         dout_(dout),
         gradients_(gradients),
-        table_(kernels()),
-        tiling_(p, table_),
-        d_k_(round_up(p.d_k, std::max(8, table_.pad))),
-        d_v_(round_up(p.d_v, std::max(8, table_.pad))),
-        splits_{0, p.kv_len, p.first_key, kBackwardSplit},
-        split_count_(p.kv_len == 0 ? 0 : split_of(p.kv_len - 1) + 1) {}
+        tiling_(plan),
+        d_k_(round_up(p_.d_k, 16)),
+        d_v_(round_up(p_.d_v, 16)),
+        splits_{0, p_.kv_len, p_.first_key, kBackwardSplit},
+        split_count_(p_.kv_len == 0 ? 0 : split_of(p_.kv_len - 1) + 1) {}
 
   void run() {
     const std::int64_t tiles = p_.batch * p_.n_kv_head * tiling_.tiles();
@@ -91,8 +91,8 @@ class Backward {
     std::int64_t begin = 0;
     for (std::int64_t s = 0; s < split; ++s) begin = splits_.next(begin);
     const std::int64_t end = splits_.next(begin);
-    Scratch scratch(p_);
-    GradientRows rows(p_, scratch);
+    Scratch scratch(plan_);
+    GradientRows rows(plan_, scratch);
     float* dqt = scratch.take(d_k_ * kMaxWidth);  // [d_k_][width]
     Tensor dk({end - begin, d_k_}), dv({end - begin, d_v_});
     for (std::int64_t index = 0; index < tiling_.tiles(); ++index) {
@@ -113,33 +113,69 @@ class Backward {
     const TileKernels& kernel = *tile.kernels;
     const int width = kernel.width, lanes = kernel.lanes;
     std::fill_n(dqt, d_k_ * width, 0.0f);
-    const std::int64_t d_k8 = round_up(p_.d_k, 8);
     const KeySteps tiles{first, last, p_.first_key, kKeyTile};
     for (std::int64_t j = first, next; j < last; j = next) {
       next = tiles.next(j);
-      const KeyTile keys = load_keys(p_, table_, tile.b, tile.kv_head, j, next, KeyParts::padded_k_and_v, scratch);
-      std::uint64_t bits[kKeyTile], shifted[kKeyTile];
-      const TileGradients g = compute_gradients(p_, tile, keys, rows, scratch, bits);
+      KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next, KeyUse::backward, scratch);
+      std::uint64_t bits[kKeyTile];
+      const TileGradients g = compute_gradients(plan_, tile, keys, rows, scratch, bits);
+      Poisons key_poisons;
+      if (g.careful && gradients_.dq) key_poisons = take_poisons_of_keys(keys, plan_, scratch);
       for (int i = 0; i < g.scores.segments; ++i) {
         const Segment& part = g.scores.segment[i];
-        const int n = part.k1 - part.k0, column = part.first * lanes;
-        const int count = std::min(tile.rows, part.last * lanes) - column;
+        const int column = part.first * lanes, count = std::min(tile.rows, part.last * lanes) - column;
         if (count <= 0) continue;
-        for (int key = part.k0; g.careful && key < part.k1; ++key) shifted[key] = bits[key] >> column;
-        const std::uint64_t* skip = g.careful ? shifted + part.k0 : nullptr;
-        const float *s = scratch.s + part.k0 * width, *ds = scratch.ds + part.k0 * width;
         const std::int64_t row = j - base + part.k0;
-        if (gradients_.dv)
-          kernel.outer(s + column, rows.dout + column * rows.ld_dout, rows.ld_dout, d_v_, n, count, skip,
-                       dv + row * d_v_, d_v_);
-        if (gradients_.dk)
-          kernel.outer(ds + column, rows.q + column * rows.ld_q, rows.ld_q, d_k_, n, count, skip, dk + row * d_k_,
-                       d_k_);
-        if (gradients_.dq)
-          kernel.accumulate(ds, keys.k + part.k0 * keys.ldk, keys.ldk, d_k8, n, part.first, part.last, false,
-                            g.careful ? bits + part.k0 : nullptr, dqt);
+        add_segment(tile, keys, rows, part, column, count, dk + row * d_k_, dv + row * d_v_, dqt, scratch);
+        if (!g.careful) continue;
+        for (int key = part.k0; key < part.k1; ++key)
+          for (int r = column; r < column + count; ++r)
+            if (!(bits[key] >> r & 1)) scratch.s[key * width + r] = scratch.ds[key * width + r] = kSkip;
+        add_poisons(rows.dout_poisons, scratch.s, part, column, count, width, dv + row * d_v_, d_v_);
+        add_poisons(rows.q_poisons, scratch.ds, part, column, count, width, dk + row * d_k_, d_k_);
+        for (const Poison& x : key_poisons)
+          for (int r = column; x.row >= part.k0 && x.row < part.k1 && r < column + count; ++r)
+            if (scratch.ds[x.row * width + r] != kSkip)
+              dqt[x.column * width + r] += scratch.ds[x.row * width + r] * x.value;
       }
     }
+  }
+
+  // The three sums of one segment; dk and dv begin at its first key, columns [column, column + count) are its rows.
+  void add_segment(const QueryTile& tile, const KeyTile& keys, const GradientRows& rows, const Segment& part,
+                   int column, int count, float* dk, float* dv, float* dqt, const Scratch& scratch) const noexcept {
+    const TileKernels& kernel = *tile.kernels;
+    const int n = part.k1 - part.k0;
+    const std::int64_t at = std::int64_t{part.k0} * kernel.width, d_k8 = round_up(p_.d_k, 8);
+    if (plan_.bf16) {
+      const Bf16TileKernels& products = *kernel.bf16;
+      const int pairs = (count + 1) / 2;
+      if (gradients_.dv)
+        products.outer(scratch.p_rows + at + column, rows.dout_pairs + column * rows.ld_dout, rows.ld_dout, d_v_, n,
+                       pairs, dv, d_v_);
+      if (gradients_.dk)
+        products.outer(scratch.ds_rows + at + column, rows.q_pairs + column * rows.ld_q, rows.ld_q, d_k_, n, pairs, dk,
+                       d_k_);
+      if (gradients_.dq)
+        products.accumulate(scratch.ds_pairs + at, keys.k_pairs + part.k0 * scratch.d_k, scratch.d_k, d_k8, (n + 1) / 2,
+                            part.first, part.last, false, dqt);
+      return;
+    }
+    const float *s = scratch.s + at, *ds = scratch.ds + at;
+    if (gradients_.dv)
+      kernel.outer(s + column, rows.dout + column * rows.ld_dout, rows.ld_dout, d_v_, n, count, dv, d_v_);
+    if (gradients_.dk) kernel.outer(ds + column, rows.q + column * rows.ld_q, rows.ld_q, d_k_, n, count, dk, d_k_);
+    if (gradients_.dq)
+      kernel.accumulate(ds, keys.k + part.k0 * keys.ldk, keys.ldk, d_k8, n, part.first, part.last, false, dqt);
+  }
+
+  // What elements of rows that are not finite give to the keys that they may read.
+  static void add_poisons(const Poisons& poisons, const float* weights, const Segment& part, int column, int count,
+                          int width, float* sums, std::int64_t ld) noexcept {
+    for (const Poison& x : poisons)
+      for (int key = part.k0; x.row >= column && x.row < column + count && key < part.k1; ++key)
+        if (weights[key * width + x.row] != kSkip)
+          sums[(key - part.k0) * ld + x.column] += weights[key * width + x.row] * x.value;
   }
 
   // Adds a split's dqt to the tile's sum when the splits before it have; the last one writes the result.
@@ -177,13 +213,13 @@ class Backward {
     }
   }
 
+  const TilePlan& plan_;
   const AttentionProblem& p_;
   const RowStatistics& statistics_;
   const ConstView& dout_;
   const AttentionGradients& gradients_;
-  const KernelTable& table_;
-  RowTiling tiling_;
-  std::int64_t d_k_, d_v_;  // padded to whole vectors
+  const RowTiling tiling_;
+  std::int64_t d_k_, d_v_;  // padded to multiples of 16
   KeySteps splits_;
   std::int64_t split_count_;
   Tensor sums_;                                         // [tiles][d_k_][width]: dq so far, transposed
@@ -195,10 +231,11 @@ class Backward {
 
 void tiled_backward(const AttentionProblem& p, const ConstView& out, const ConstView& lse, const ConstView& dout,
                     const AttentionGradients& gradients) {
-  const RowStatistics statistics(p, out, lse, dout);
-  if (gradients.dq || gradients.dk || gradients.dv) Backward(p, statistics, dout, gradients).run();
-  if (gradients.dmask) tiled_mask_gradient(p, statistics, dout, gradients.dmask);
-  if (gradients.dsinks) sink_gradient(p, statistics, gradients.dsinks);
+  const TilePlan plan(p, p.q.dtype == DType::bf16 && dout.dtype == DType::bf16);
+  const RowStatistics statistics(plan, out, lse, dout);
+  if (gradients.dq || gradients.dk || gradients.dv) Backward(plan, statistics, dout, gradients).run();
+  if (gradients.dmask) tiled_mask_gradient(plan, statistics, dout, gradients.dmask);
+  if (gradients.dsinks) sink_gradient(plan, statistics, gradients.dsinks);
 }
 
 }  // namespace qkv

@@ -9,12 +9,15 @@
 #include <cstring>
 #include <limits>
 
-#include "attention/tile.h"
+#include "attention/tile_elements.h"
+#include "attention/tile_scores.h"
+#include "core/float_types.h"
 #include "core/parallel.h"
 
 namespace qkv {
 namespace {
 
+constexpr int kSplitKeys = 512;
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // Running state of the rows of a tile.
@@ -25,7 +28,7 @@ struct Sums {
 };
 
 Sums take_sums(Scratch& scratch) {
-  return {scratch.take(kMaxWidth), scratch.take(kMaxWidth), scratch.take(kMaxWidth * scratch.d_v_padded)};
+  return {scratch.take(kMaxWidth), scratch.take(kMaxWidth), scratch.take(kMaxWidth * scratch.d_v)};
 }
 
 void clear(const Sums& sums, const QueryTile& tile, std::int64_t d_v) noexcept {
@@ -37,12 +40,7 @@ void clear(const Sums& sums, const QueryTile& tile, std::int64_t d_v) noexcept {
 class Forward {
  public:
   Forward(const AttentionProblem& p, const AttentionResults& results)
-      : p_(p),
-        results_(results),
-        table_(kernels()),
-        tiling_(p, table_),
-        units_(score_units(p)),
-        d_v_padded_((p.d_v + 7) / 8 * 8) {}
+      : p_(p), results_(results), plan_(p, p.q.dtype == DType::bf16), tiling_(plan_), d_v_padded_(round_up(p.d_v, 8)) {}
 
   void run() const {
     clear_unread_rows();
@@ -81,8 +79,8 @@ class Forward {
 
   void run_tile(const QueryTile& tile) const {
     if (tile.rows == 0) return;
-    Scratch scratch(p_);
-    load_rows_transposed(p_.q, tile, p_.d_k, units_.query_factor, scratch, scratch.qt);
+    Scratch scratch(plan_);
+    load_queries(tile, scratch);
     Sums total = take_sums(scratch), split = take_sums(scratch);
     clear(total, tile, d_v_padded_);
     const KeySteps splits{tile.any_begin, tile.any_end, p_.first_key, kSplitKeys};
@@ -98,7 +96,7 @@ class Forward {
 
   // Few tiles and many keys, as in decoding: the splits are the tasks, and are merged afterwards in the same order.
   void run_split(std::int64_t tasks, std::int64_t pieces) const {
-    const std::int64_t width = tile_for(table_, tiling_.tile(0, 0, 0).rows ? widest_rows() : 1).width;
+    const std::int64_t width = tile_for(plan_.table, tiling_.tile(0, 0, 0).rows ? widest_rows() : 1).width;
     const std::int64_t stride = (width * (d_v_padded_ + 2) + 15) / 16 * 16;
     Tensor partial({tasks, pieces, stride});  // [task][split][m, l, ot]
     const auto sums_of = [&](std::int64_t task, std::int64_t piece) {
@@ -111,8 +109,8 @@ class Forward {
       std::int64_t j = splits.begin;
       for (std::int64_t skip = i % pieces; skip > 0 && j < splits.end; --skip) j = splits.next(j);
       if (tile.rows == 0 || j >= splits.end) return;
-      Scratch scratch(p_);
-      load_rows_transposed(p_.q, tile, p_.d_k, units_.query_factor, scratch, scratch.qt);
+      Scratch scratch(plan_);
+      load_queries(tile, scratch);
       const Sums sums = sums_of(i / pieces, i % pieces);
       clear(sums, tile, d_v_padded_);
       read_split(tile, j, splits.next(j), sums, scratch);
@@ -120,8 +118,8 @@ class Forward {
     parallel_for(tasks, [&](std::int64_t task) {
       const QueryTile tile = tile_of(task, tasks);
       if (tile.rows == 0) return;
-      Scratch scratch(p_);
-      load_rows_transposed(p_.q, tile, p_.d_k, units_.query_factor, scratch, scratch.qt);
+      Scratch scratch(plan_);
+      load_queries(tile, scratch);
       const Sums total = sums_of(task, 0);
       if (tile.any_begin >= tile.any_end) clear(total, tile, d_v_padded_);
       const KeySteps splits{tile.any_begin, tile.any_end, p_.first_key, kSplitKeys};
@@ -130,6 +128,13 @@ class Forward {
         if (piece > 0) merge(tile, sums_of(task, piece), total);
       finish(tile, total, scratch);
     });
+  }
+
+  void load_queries(const QueryTile& tile, Scratch& scratch) const noexcept {
+    if (plan_.bf16)
+      load_rows_in_pairs(p_.q, tile, p_.d_k, scratch, scratch.qt_pairs);
+    else
+      load_rows_transposed(p_.q, tile, p_.d_k, plan_.query_factor, scratch, scratch.qt);
   }
 
   std::int64_t widest_rows() const {
@@ -141,7 +146,7 @@ class Forward {
   }
 
   void merge(const QueryTile& tile, const Sums& split, const Sums& total) const noexcept {
-    tile.kernels->merge(units_.unit, d_v_padded_, split.m, split.l, split.ot, total.m, total.l, total.ot);
+    tile.kernels->merge(plan_.unit, d_v_padded_, split.m, split.l, split.ot, total.m, total.l, total.ot);
   }
 
   // Keys [begin, end) of one split.
@@ -154,28 +159,61 @@ class Forward {
     const KeySteps tiles{begin, end, p_.first_key, kKeyTile};
     for (std::int64_t j = begin, next; j < end; j = next) {
       next = tiles.next(j);
-      const KeyTile keys = load_keys(p_, table_, tile.b, tile.kv_head, j, next, KeyParts::k_and_v, scratch);
-      const TileScores scores = compute_scores(p_, tile, keys, scratch.qt, scratch, scratch.s, nullptr);
+      KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next, KeyUse::forward, scratch);
+      const TileScores scores = compute_scores(plan_, tile, keys, scratch, false);
       if (scores.segments == 0) continue;
-      kernel.rescale(units_.unit, scores.max, d_v_padded_, sums.m, sums.l, fresh ? nullptr : sums.ot);
+      kernel.rescale(plan_.unit, scores.max, d_v_padded_, sums.m, sums.l, fresh ? nullptr : sums.ot);
       std::uint64_t bits[kKeyTile];
-      const bool careful = scores.partial && !table_.all_finite(keys.v, keys.ldv, keys.n, p_.d_v);
-      if (careful) kernel.allowed_bits(scratch.s, keys.n, bits);
+      Poisons poisons;
+      if (scores.partial && !values_finite(keys, plan_)) {
+        kernel.allowed_bits(scratch.s, keys.n, bits);
+        poisons = take_poisons_of_values(keys, plan_, scratch);
+      }
       // `fresh` starts the sums of every column at 0, so it needs a segment that covers them all.
       if (fresh && (scores.segment[0].first > 0 || scores.segment[0].last * kernel.lanes < width)) {
         std::fill_n(sums.ot, d_v_padded_ * width, 0.0f);
         fresh = false;
       }
       for (int i = 0; i < scores.segments; ++i) {
-        const Segment& g = scores.segment[i];
-        float* s = scratch.s + g.k0 * width;
-        kernel.exponentials(units_.unit, g.k1 - g.k0, g.first, g.last, sums.m, sums.l, s);
-        kernel.accumulate(s, keys.v + g.k0 * keys.ldv, keys.ldv, d_v_padded_, g.k1 - g.k0, g.first, g.last, fresh,
-                          careful ? bits + g.k0 : nullptr, sums.ot);
+        add_segment(tile, keys, scores.segment[i], fresh, sums, scratch);
         fresh = false;
       }
+      for (const Poison& x : poisons) add_poison(tile, scores, x, bits[x.row], sums, scratch);
     }
     if (fresh) std::fill_n(sums.ot, d_v_padded_ * width, 0.0f);
+  }
+
+  // p = 2^((s - m) unit), l += p, ot += p v for one segment.
+  void add_segment(const QueryTile& tile, const KeyTile& keys, const Segment& g, bool fresh, const Sums& sums,
+                   Scratch& scratch) const noexcept {
+    const TileKernels& kernel = *tile.kernels;
+    const int n = g.k1 - g.k0;
+    float* s = scratch.s + g.k0 * kernel.width;
+    if (!plan_.bf16) {
+      kernel.exponentials(plan_.unit, n, g.first, g.last, sums.m, sums.l, s);
+      kernel.accumulate(s, keys.v + g.k0 * keys.ldv, keys.ldv, d_v_padded_, n, g.first, g.last, fresh, sums.ot);
+      return;
+    }
+    std::uint16_t* pairs = scratch.p_pairs + g.k0 * kernel.width;
+    kernel.bf16->exponentials(plan_.unit, n, g.first, g.last, sums.m, sums.l, s, pairs);
+    kernel.bf16->accumulate(pairs, keys.v_pairs + g.k0 * scratch.d_v, scratch.d_v, d_v_padded_, (n + 1) / 2, g.first,
+                            g.last, fresh, sums.ot);
+  }
+
+  // What a value that is not finite gives to the rows that may read it.
+  void add_poison(const QueryTile& tile, const TileScores& scores, const Poison& x, std::uint64_t bits,
+                  const Sums& sums, const Scratch& scratch) const noexcept {
+    const int width = tile.kernels->width, lanes = tile.kernels->lanes;
+    for (int i = 0; i < scores.segments; ++i) {
+      const Segment& g = scores.segment[i];
+      if (x.row < g.k0 || x.row >= g.k1) continue;
+      for (int r = g.first * lanes; r < std::min(tile.rows, g.last * lanes); ++r) {
+        if (!(bits >> r & 1)) continue;
+        const std::uint16_t* pair = scratch.p_pairs + (x.row / 2 * width + r) * 2 + x.row % 2;
+        const float p = plan_.bf16 ? widen(bf16{*pair}) : scratch.s[x.row * width + r];
+        sums.ot[x.column * width + r] += p * x.value;
+      }
+    }
   }
 
   // Sinks, the division, and the results of the tile's rows.
@@ -190,7 +228,7 @@ class Forward {
         continue;
       }
       double top = m, sum = l, scale = 1;
-      const double unit = units_.unit;
+      const double unit = plan_.unit;
       if (!p_.sinks.empty()) {
         const double sink = p_.sinks[static_cast<std::size_t>(tile.head(std::min(r, tile.rows - 1)))] * kLog2E / unit;
         top = std::fmax(top, sink);
@@ -221,13 +259,13 @@ class Forward {
     const KeySteps tiles{tile.any_begin, tile.any_end, p_.first_key, kKeyTile};
     for (std::int64_t j = tiles.begin, next; j < tiles.end; j = next) {
       next = tiles.next(j);
-      const KeyTile keys = load_keys(p_, table_, tile.b, tile.kv_head, j, next, KeyParts::k, scratch);
+      const KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next, KeyUse::scores, scratch);
       std::fill_n(scratch.ds, keys.n * width, 0.0f);
-      const TileScores scores = compute_scores(p_, tile, keys, scratch.qt, scratch, scratch.s, nullptr);
+      const TileScores scores = compute_scores(plan_, tile, keys, scratch, false);
       for (int i = 0; i < scores.segments; ++i) {
         const Segment& g = scores.segment[i];
         std::fill_n(ignored, kMaxWidth, 0.0f);
-        tile.kernels->exponentials(units_.unit, g.k1 - g.k0, g.first, g.last, lse_units, ignored,
+        tile.kernels->exponentials(plan_.unit, g.k1 - g.k0, g.first, g.last, lse_units, ignored,
                                    scratch.s + g.k0 * width);
         const int lanes = tile.kernels->lanes;
         for (int key = g.k0; key < g.k1; ++key)
@@ -247,9 +285,8 @@ class Forward {
 
   const AttentionProblem& p_;
   const AttentionResults& results_;
-  const KernelTable& table_;
-  RowTiling tiling_;
-  ScoreUnits units_;
+  const TilePlan plan_;
+  const RowTiling tiling_;
   std::int64_t d_v_padded_;  // to a multiple of 8
 };
 

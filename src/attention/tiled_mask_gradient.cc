@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "attention/tile_elements.h"
 #include "attention/tile_gradients.h"
 #include "core/parallel.h"
 
@@ -27,10 +28,10 @@ Axes axes_of(const View& dmask) noexcept {
 
 }  // namespace
 
-void tiled_mask_gradient(const AttentionProblem& p, const RowStatistics& statistics, const ConstView& dout,
+void tiled_mask_gradient(const TilePlan& plan, const RowStatistics& statistics, const ConstView& dout,
                          const View& dmask) {
-  const KernelTable& table = kernels();
-  const RowTiling tiling(p, table, 1);
+  const AttentionProblem& p = plan.p;
+  const RowTiling tiling(plan, 1);
   const Axes axes = axes_of(dmask);
   const bool all_queries = axes.size[2] == 1 && p.q_len != 1, all_keys = axes.size[3] == 1 && p.kv_len != 1;
   std::vector<std::int64_t> key_cuts{0};
@@ -45,8 +46,8 @@ void tiled_mask_gradient(const AttentionProblem& p, const RowStatistics& statist
     const std::int64_t kt = task % key_tasks, qt = task / key_tasks % query_tasks;
     const std::int64_t ob = task / key_tasks / query_tasks / axes.size[1],
                        oh = task / key_tasks / query_tasks % axes.size[1];
-    Scratch scratch(p);
-    GradientRows rows(p, scratch);
+    Scratch scratch(plan);
+    GradientRows rows(plan, scratch);
     std::vector<float> sums(kKeyTile * kMaxWidth);
     double total = 0;  // where both axes are summed
     std::vector<double> by_key(kKeyTile), by_query(kMaxWidth);
@@ -64,8 +65,8 @@ void tiled_mask_gradient(const AttentionProblem& p, const RowStatistics& statist
             const std::int64_t j0 = std::max(key_cuts[static_cast<std::size_t>(k)], tile.any_begin);
             const std::int64_t j1 = std::min(key_cuts[static_cast<std::size_t>(k) + 1], tile.any_end);
             if (j0 >= j1) continue;
-            const KeyTile keys = load_keys(p, table, b, h / p.group, j0, j1, KeyParts::padded_k_and_v, scratch);
-            const TileGradients g = compute_gradients(p, tile, keys, rows, scratch, bits);
+            const KeyTile keys = load_keys(plan, b, h / p.group, j0, j1, KeyUse::backward, scratch);
+            const TileGradients g = compute_gradients(plan, tile, keys, rows, scratch, bits);
             const int width = tile.kernels->width;
             const auto at = static_cast<int>(j0 - key_cuts[static_cast<std::size_t>(k)]);
             for (int i = 0; i < g.scores.segments; ++i) {
@@ -90,7 +91,7 @@ void tiled_mask_gradient(const AttentionProblem& p, const RowStatistics& statist
     const std::int64_t base = ob * axes.stride[0] + oh * axes.stride[1];
     const std::int64_t j0 = all_keys ? 0 : key_cuts[static_cast<std::size_t>(kt)];
     const std::int64_t j1 = all_keys ? 1 : key_cuts[static_cast<std::size_t>(kt) + 1];
-    const std::int64_t widest = table.tiles[table.tile_count - 1].width;
+    const std::int64_t widest = plan.table.tiles[plan.table.tile_count - 1].width;
     const std::int64_t tile_queries = std::max<std::int64_t>(1, std::min(p.q_len, widest));
     first_query = all_queries ? 0 : qt * tile_queries;
     const std::int64_t last_query = all_queries ? 1 : std::min(p.q_len, first_query + tile_queries);

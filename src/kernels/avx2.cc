@@ -17,7 +17,9 @@ const KernelTable kAvx2Kernels = {
     8,
     4,
     {tile_kernels<Vec<4>, 4>(), tile_kernels<Vec<8>, 8>(), tile_kernels<Vec<8>, 16>(), tile_kernels<Vec<8>, 24>()},
+    nullptr,
     all_finite<Vec<8>>,
+    all_finite_bf16,
     widen_bf16<Vec<8>>,
     widen_f16<Vec<8>>,
     dot<Vec<8>>};

@@ -21,7 +21,10 @@ const Choice* choices(int* count) {
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   static const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-  static const Choice kChoices[] = {{&kPortableKernels, true}, {&kAvx2Kernels, avx2}, {&kAvx512Kernels, avx512}};
+  static const Choice kChoices[] = {{&kPortableKernels, true},
+                                    {&kAvx2Kernels, avx2},
+                                    {&kAvx512Kernels, avx512},
+                                    {&kAvx512Bf16Kernels, avx512 && __builtin_cpu_supports("avx512bf16")}};
 #else
   static const Choice kChoices[] = {{&kPortableKernels, true}};
 #endif

@@ -18,6 +18,29 @@ namespace qkv {
 inline constexpr int kKeyTile = 64;   // keys a tile; tiles begin at absolute key positions divisible by it
 inline constexpr int kMaxWidth = 48;  // queries in the widest tile of any set
 
+// Products of bf16 with f32 sums, for processors that have them. Arrays called pairs hold two neighbours of the summed
+// axis side by side: qt_pairs [d / 2][width][2], p_pairs [keys / 2][width][2], v_pairs [keys / 2][ldv][2]; an odd
+// number of keys has a last neighbour of 0. n counts keys.
+struct Bf16TileKernels {
+  // As scores of TileKernels; k rows of d / 2 pairs, stride ldk in elements.
+  void (*scores)(const std::uint16_t* k, std::int64_t ldk, const std::uint16_t* qt_pairs, std::int64_t d_pairs, int n,
+                 int first, int last, float* s, float* tile_max) noexcept;
+  // As exponentials, but the result goes to p_pairs, and s is left as it was; the polynomial is one for bf16.
+  void (*exponentials)(float unit, int n, int first, int last, const float* m, float* l, const float* s,
+                       std::uint16_t* p_pairs) noexcept;
+  // As accumulate; n_pairs counts pairs of keys.
+  void (*accumulate)(const std::uint16_t* p_pairs, const std::uint16_t* v_pairs, std::int64_t ldv, std::int64_t d_v,
+                     int n_pairs, int first, int last, bool fresh, float* ot) noexcept;
+  // As outer; p [keys][width], x_pairs [rows / 2][ldx][2]; row_pairs counts pairs of rows.
+  void (*outer)(const std::uint16_t* p, const std::uint16_t* x_pairs, std::int64_t ldx, std::int64_t cols, int n,
+                int row_pairs, float* c, std::int64_t ldc) noexcept;
+  // x [n][width] in f32 rounded to rows [n][width], and to pairs [n / 2][width][2] unless null.
+  void (*round)(const float* x, int n, int first, int last, std::uint16_t* rows, std::uint16_t* pairs) noexcept;
+  // t_pairs[c][i] = the pair (x[i * ldx + 2 c], x[i * ldx + 2 c + 1]) for i < rows, 0 for the other columns.
+  void (*transpose_pairs)(const std::uint16_t* x, std::int64_t ldx, int rows, std::int64_t d_pairs,
+                          std::uint16_t* t_pairs) noexcept;
+};
+
 // The kernels of one tile width in f32. n counts keys; every pointer is to f32.
 struct TileKernels {
   int width;  // queries a tile
@@ -34,9 +57,8 @@ struct TileKernels {
   // s = exp2((s - m) * unit), l += s in the order of keys.
   void (*exponentials)(float unit, int n, int first, int last, const float* m, float* l, float* s) noexcept;
   // ot[c][i] += sum over j of p[j][i] * v[j * ldv + c], a chain in the order of j; from 0 if `fresh`. d_v % 8 == 0.
-  // With `allowed` (a bit a query for each key) what is not allowed is not multiplied at all.
   void (*accumulate)(const float* p, const float* v, std::int64_t ldv, std::int64_t d_v, int n, int first, int last,
-                     bool fresh, const std::uint64_t* allowed, float* ot) noexcept;
+                     bool fresh, float* ot) noexcept;
   // Total (m, l, ot) = total merged with a later split's (split_m, split_l, split_ot).
   void (*merge)(float unit, std::int64_t d_v, const float* split_m, const float* split_l, const float* split_ot,
                 float* m, float* l, float* ot) noexcept;
@@ -55,14 +77,17 @@ struct TileKernels {
                            float* dp) noexcept;
 
   // c[j * ldc + col] += sum over i of p[j][i] * x[i * ldx + col], a chain in the order of i < rows; cols % vector == 0.
-  void (*outer)(const float* p, const float* x, std::int64_t ldx, std::int64_t cols, int n, int rows,
-                const std::uint64_t* allowed, float* c, std::int64_t ldc) noexcept;
+  void (*outer)(const float* p, const float* x, std::int64_t ldx, std::int64_t cols, int n, int rows, float* c,
+                std::int64_t ldc) noexcept;
 
   // t[c][i] = x[i * ldx + c] * factor for i < rows, 0 for the tile's other columns.
   void (*transpose_in)(const float* x, std::int64_t ldx, int rows, std::int64_t d, float factor, float* t) noexcept;
   // x[i * ldx + c] = t[c][i] * factor[i] + 0 for i < rows.
   void (*transpose_out)(const float* t, int rows, std::int64_t d, const float* factor, float* x,
                         std::int64_t ldx) noexcept;
+
+  void (*scale)(float factor, int n, int first, int last, float* s) noexcept;  // s *= factor
+  const Bf16TileKernels* bf16;                                                 // null: there are none
 };
 
 struct KernelTable {
@@ -71,7 +96,12 @@ struct KernelTable {
   int tile_count;
   TileKernels tiles[6];  // ascending width
 
+  // pairs[i][c] = (x[2 i][c], x[2 i + 1][c]) for c < cols, 0 for the columns up to `padded` and for a missing last row;
+  // null where `bf16` of the tiles is.
+  void (*interleave)(const std::uint16_t* x, std::int64_t ldx, int rows, std::int64_t cols, std::int64_t padded,
+                     std::uint16_t* pairs) noexcept;
   bool (*all_finite)(const float* x, std::int64_t ldx, int rows, std::int64_t cols) noexcept;
+  bool (*all_finite_bf16)(const std::uint16_t* x, std::int64_t ldx, int rows, std::int64_t cols) noexcept;
   void (*widen_bf16)(const std::uint16_t* x, std::int64_t n, float* y) noexcept;
   void (*widen_f16)(const std::uint16_t* x, std::int64_t n, float* y) noexcept;
   float (*dot)(const float* a, const float* b, std::int64_t n) noexcept;  // fixed order
@@ -88,6 +118,7 @@ extern const KernelTable kPortableKernels;
 #if defined(__x86_64__)
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
+extern const KernelTable kAvx512Bf16Kernels;
 #endif
 
 }  // namespace qkv

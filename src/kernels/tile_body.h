@@ -42,11 +42,27 @@ QKV_INLINE V tanh_of(V x) {
   return V::select(V::gt(size, V::set1(0.65f)), far, near);
 }
 
+// ---- what a product multiplies -------------------------------------------------------------------------------------
+
+// Products are chains of multiply-adds over items. An item is one f32 here; tile_body_bf16.h has the other kind, a pair
+// of neighbouring bf16. Item (row, c) of a matrix is at row * stride + c * step elements.
+template <class Vector>
+struct Singles {
+  using V = Vector;
+  using Element = float;
+  using Wide = Vector;  // a vector of items
+  static constexpr int step = 1;
+  QKV_INLINE Wide load(const Element* p) { return V::load(p); }
+  QKV_INLINE Wide spread(const Element* p) { return V::set1(*p); }
+  QKV_INLINE V multiply_add(Wide a, Wide b, V sum) { return V::fma(a, b, sum); }
+};
+
 // ---- scores = k . q ------------------------------------------------------------------------------------------------
 
-// R keys by the vectors [A, B) of a tile of W columns; ot-like chains over d.
-template <class V, int W, int A, int B, int R>
-QKV_INLINE void scores_block(const float* k, int64_t ldk, const float* qt, int64_t d, float* s, float* tile_max) {
+// R keys by the vectors [A, B) of a tile of W columns; chains over the d items of a row.
+template <class P, int W, int A, int B, int R, class E = typename P::Element>
+QKV_INLINE void scores_block(const E* k, int64_t ldk, const E* qt, int64_t d, float* s, float* tile_max) {
+  using V = typename P::V;
   constexpr int L = V::lanes;
   V acc[R][B - A];
 #pragma GCC unroll 8
@@ -54,14 +70,14 @@ QKV_INLINE void scores_block(const float* k, int64_t ldk, const float* qt, int64
 #pragma GCC unroll 3
     for (int v = 0; v < B - A; ++v) acc[r][v] = V::zero();
   for (int64_t c = 0; c < d; ++c) {
-    V q[B - A];
+    typename P::Wide q[B - A];
 #pragma GCC unroll 3
-    for (int v = 0; v < B - A; ++v) q[v] = V::load(qt + c * W + (A + v) * L);
+    for (int v = 0; v < B - A; ++v) q[v] = P::load(qt + (c * W + (A + v) * L) * P::step);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const V key = V::set1(k[r * ldk + c]);
+      const typename P::Wide key = P::spread(k + r * ldk + c * P::step);
 #pragma GCC unroll 3
-      for (int v = 0; v < B - A; ++v) acc[r][v] = V::fma(key, q[v], acc[r][v]);
+      for (int v = 0; v < B - A; ++v) acc[r][v] = P::multiply_add(key, q[v], acc[r][v]);
     }
   }
 #pragma GCC unroll 3
@@ -76,19 +92,20 @@ QKV_INLINE void scores_block(const float* k, int64_t ldk, const float* qt, int64
   }
 }
 
-template <class V, int W, int A, int B>
-void scores_range(const float* k, int64_t ldk, const float* qt, int64_t d, int n, float* s, float* tile_max) {
-  constexpr int R = V::keys_at_once;
+template <class P, int W, int A, int B, class E = typename P::Element>
+void scores_range(const E* k, int64_t ldk, const E* qt, int64_t d, int n, float* s, float* tile_max) {
+  constexpr int R = P::V::keys_at_once;
   int j = 0;
-  for (; j + R <= n; j += R) scores_block<V, W, A, B, R>(k + j * ldk, ldk, qt, d, s + j * W, tile_max);
-  for (; j < n; ++j) scores_block<V, W, A, B, 1>(k + j * ldk, ldk, qt, d, s + j * W, tile_max);
+  for (; j + R <= n; j += R) scores_block<P, W, A, B, R>(k + j * ldk, ldk, qt, d, s + j * W, tile_max);
+  for (; j < n; ++j) scores_block<P, W, A, B, 1>(k + j * ldk, ldk, qt, d, s + j * W, tile_max);
 }
 
 // ---- sums of p * v -------------------------------------------------------------------------------------------------
 
-// R rows of ot (head dimensions) by the vectors [A, B); chains over keys.
-template <class V, int W, int A, int B, int R>
-QKV_INLINE void accumulate_block(const float* p, const float* v, int64_t ldv, int n, bool fresh, float* ot) {
+// R rows of ot (head dimensions) by the vectors [A, B); chains over the n items of a column.
+template <class P, int W, int A, int B, int R, class E = typename P::Element>
+QKV_INLINE void accumulate_block(const E* p, const E* v, int64_t ldv, int n, bool fresh, float* ot) {
+  using V = typename P::V;
   constexpr int L = V::lanes;
   V acc[R][B - A];
 #pragma GCC unroll 8
@@ -96,14 +113,14 @@ QKV_INLINE void accumulate_block(const float* p, const float* v, int64_t ldv, in
 #pragma GCC unroll 3
     for (int x = 0; x < B - A; ++x) acc[r][x] = fresh ? V::zero() : V::load(ot + r * W + (A + x) * L);
   for (int j = 0; j < n; ++j) {
-    V weight[B - A];
+    typename P::Wide weight[B - A];
 #pragma GCC unroll 3
-    for (int x = 0; x < B - A; ++x) weight[x] = V::load(p + j * W + (A + x) * L);
+    for (int x = 0; x < B - A; ++x) weight[x] = P::load(p + (j * W + (A + x) * L) * P::step);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const V value = V::set1(v[j * ldv + r]);
+      const typename P::Wide value = P::spread(v + (j * ldv + r) * P::step);
 #pragma GCC unroll 3
-      for (int x = 0; x < B - A; ++x) acc[r][x] = V::fma(weight[x], value, acc[r][x]);
+      for (int x = 0; x < B - A; ++x) acc[r][x] = P::multiply_add(weight[x], value, acc[r][x]);
     }
   }
 #pragma GCC unroll 8
@@ -112,28 +129,10 @@ QKV_INLINE void accumulate_block(const float* p, const float* v, int64_t ldv, in
     for (int x = 0; x < B - A; ++x) V::store(ot + r * W + (A + x) * L, acc[r][x]);
 }
 
-// The same where some (key, query) pairs may not be multiplied, because the value may be NaN there.
-template <class V, int W, int A, int B>
-void accumulate_allowed(const float* p, const float* v, int64_t ldv, int64_t d_v, int n, bool fresh,
-                        const uint64_t* allowed, float* ot) {
-  constexpr int L = V::lanes;
-  for (int64_t c = 0; c < d_v; ++c)
-    for (int x = A; x < B; ++x) {
-      V acc = fresh ? V::zero() : V::load(ot + c * W + x * L);
-      for (int j = 0; j < n; ++j) {
-        const V next = V::fma(V::load(p + j * W + x * L), V::set1(v[j * ldv + c]), acc);
-        acc = V::select(V::from_bits(allowed[j] >> (x * L)), next, acc);
-      }
-      V::store(ot + c * W + x * L, acc);
-    }
-}
-
-template <class V, int W, int A, int B>
-void accumulate_range(const float* p, const float* v, int64_t ldv, int64_t d_v, int n, bool fresh,
-                      const uint64_t* allowed, float* ot) {
-  if (allowed) return accumulate_allowed<V, W, A, B>(p, v, ldv, d_v, n, fresh, allowed, ot);
-  constexpr int R = V::keys_at_once;
-  for (int64_t c = 0; c < d_v; c += R) accumulate_block<V, W, A, B, R>(p, v + c, ldv, n, fresh, ot + c * W);
+template <class P, int W, int A, int B, class E = typename P::Element>
+void accumulate_range(const E* p, const E* v, int64_t ldv, int64_t d_v, int n, bool fresh, float* ot) {
+  constexpr int R = P::V::keys_at_once;
+  for (int64_t c = 0; c < d_v; c += R) accumulate_block<P, W, A, B, R>(p, v + c * P::step, ldv, n, fresh, ot + c * W);
 }
 
 // ---- softmax -------------------------------------------------------------------------------------------------------
@@ -174,7 +173,7 @@ void rescale(float unit, const float* tile_max, int64_t d_v, float* m, float* l,
     for (int x = 0; x < W / L; ++x) V::store(ot + c * W + x * L, V::mul(V::load(ot + c * W + x * L), factor[x]));
 }
 
-template <class V, int W, int A, int B>
+template <class P, int W, int A, int B, class V = typename P::V>
 void exponentials_range(float unit, int n, const float* m, float* l, float* s) {
   constexpr int L = V::lanes;
   V top[B - A], sum[B - A];
@@ -225,6 +224,13 @@ QKV_INLINE void each_score(int n, int first, int last, float* s, const Change& c
       float* at = s + j * W + x * V::lanes;
       V::store(at, change(V::load(at), j, x * V::lanes));
     }
+}
+
+template <class V, int W>
+void scale(float factor, int n, int first, int last, float* s) noexcept {
+  const V by = V::set1(factor);
+  each_score<V, W>(
+      n, first, last, s, [&](V score, int, int) __attribute__((always_inline)) { return V::mul(score, by); });
 }
 
 template <class V, int W>
@@ -297,23 +303,24 @@ void backward_softmax(float unit, int n, int first, int last, const float* lse, 
   }
 }
 
-// R keys by N vectors of columns; chains over queries.
-template <class V, int W, int R, int N>
-QKV_INLINE void outer_block(const float* p, const float* x, int64_t ldx, int rows, float* c, int64_t ldc) {
+// R keys by N vectors of columns; chains over the items of a key's row.
+template <class P, int W, int R, int N, class E = typename P::Element>
+QKV_INLINE void outer_block(const E* p, const E* x, int64_t ldx, int items, float* c, int64_t ldc) {
+  using V = typename P::V;
   V acc[R][N];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < N; ++v) acc[r][v] = V::load(c + r * ldc + v * V::lanes);
-  for (int i = 0; i < rows; ++i) {
-    V row[N];
+  for (int i = 0; i < items; ++i) {
+    typename P::Wide row[N];
 #pragma GCC unroll 4
-    for (int v = 0; v < N; ++v) row[v] = V::load(x + i * ldx + v * V::lanes);
+    for (int v = 0; v < N; ++v) row[v] = P::load(x + (i * ldx + v * V::lanes) * P::step);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const V weight = V::set1(p[r * W + i]);
+      const typename P::Wide weight = P::spread(p + r * W + i * P::step);
 #pragma GCC unroll 4
-      for (int v = 0; v < N; ++v) acc[r][v] = V::fma(weight, row[v], acc[r][v]);
+      for (int v = 0; v < N; ++v) acc[r][v] = P::multiply_add(weight, row[v], acc[r][v]);
     }
   }
 #pragma GCC unroll 8
@@ -322,36 +329,24 @@ QKV_INLINE void outer_block(const float* p, const float* x, int64_t ldx, int row
     for (int v = 0; v < N; ++v) V::store(c + r * ldc + v * V::lanes, acc[r][v]);
 }
 
-template <class V, int W, int R, int N>
-void outer_columns(const float* p, const float* x, int64_t ldx, int n, int rows, float* c, int64_t ldc) {
+template <class P, int W, int R, int N, class E = typename P::Element>
+void outer_columns(const E* p, const E* x, int64_t ldx, int n, int items, float* c, int64_t ldc) {
   int j = 0;
-  for (; j + R <= n; j += R) outer_block<V, W, R, N>(p + j * W, x, ldx, rows, c + j * ldc, ldc);
-  for (; j < n; ++j) outer_block<V, W, 1, N>(p + j * W, x, ldx, rows, c + j * ldc, ldc);
+  for (; j + R <= n; j += R) outer_block<P, W, R, N>(p + j * W, x, ldx, items, c + j * ldc, ldc);
+  for (; j < n; ++j) outer_block<P, W, 1, N>(p + j * W, x, ldx, items, c + j * ldc, ldc);
 }
 
-template <class V, int W>
-void outer(const float* p, const float* x, int64_t ldx, int64_t cols, int n, int rows, const uint64_t* allowed,
-           float* c, int64_t ldc) noexcept {
-  constexpr int L = V::lanes;
-  if (allowed) {
-    for (int j = 0; j < n; ++j)
-      for (int i = 0; i < rows; ++i) {
-        if (!(allowed[j] >> i & 1)) continue;
-        for (int64_t col = 0; col < cols; col += L) {
-          float* at = c + j * ldc + col;
-          V::store(at, V::fma(V::set1(p[j * W + i]), V::load(x + i * ldx + col), V::load(at)));
-        }
-      }
-    return;
-  }
+template <class P, int W, class E = typename P::Element>
+void outer_product(const E* p, const E* x, int64_t ldx, int64_t cols, int n, int items, float* c, int64_t ldc) {
+  constexpr int L = P::V::lanes, R = P::V::outer_keys;
   int64_t col = 0;
   for (; col + 4 * L <= cols; col += 4 * L)
-    outer_columns<V, W, V::outer_keys, 4>(p, x + col, ldx, n, rows, c + col, ldc);
+    outer_columns<P, W, R, 4>(p, x + col * P::step, ldx, n, items, c + col, ldc);
   if (col + 2 * L <= cols) {
-    outer_columns<V, W, 2 * V::outer_keys, 2>(p, x + col, ldx, n, rows, c + col, ldc);
+    outer_columns<P, W, 2 * R, 2>(p, x + col * P::step, ldx, n, items, c + col, ldc);
     col += 2 * L;
   }
-  if (col < cols) outer_columns<V, W, 2 * V::outer_keys, 1>(p, x + col, ldx, n, rows, c + col, ldc);
+  if (col < cols) outer_columns<P, W, 2 * R, 1>(p, x + col * P::step, ldx, n, items, c + col, ldc);
 }
 
 // ---- layout --------------------------------------------------------------------------------------------------------
@@ -399,46 +394,50 @@ void transpose_out(const float* t, int rows, int64_t d, const float* factor, flo
 
 // ---- the table -----------------------------------------------------------------------------------------------------
 
-// Calls range<A, B>(...) for the run-time vectors [first, last) of a tile of 1 to 3 vectors.
-#define QKV_DISPATCH(range, V, W, ...)                           \
-  constexpr int kVectors = W / V::lanes;                         \
+// Calls range<P, W, A, B>(...) for the run-time vectors [first, last) of a tile of 1 to 3 vectors.
+#define QKV_DISPATCH(range, P, W, ...)                           \
+  constexpr int kVectors = W / P::V::lanes;                      \
   if (last - first == kVectors) {                                \
-    range<V, W, 0, kVectors>(__VA_ARGS__);                       \
+    range<P, W, 0, kVectors>(__VA_ARGS__);                       \
   } else if constexpr (kVectors == 3) {                          \
-    if (first == 0 && last == 2) range<V, W, 0, 2>(__VA_ARGS__); \
-    if (first == 0 && last == 1) range<V, W, 0, 1>(__VA_ARGS__); \
-    if (first == 1 && last == 3) range<V, W, 1, 3>(__VA_ARGS__); \
-    if (first == 1 && last == 2) range<V, W, 1, 2>(__VA_ARGS__); \
-    if (first == 2 && last == 3) range<V, W, 2, 3>(__VA_ARGS__); \
+    if (first == 0 && last == 2) range<P, W, 0, 2>(__VA_ARGS__); \
+    if (first == 0 && last == 1) range<P, W, 0, 1>(__VA_ARGS__); \
+    if (first == 1 && last == 3) range<P, W, 1, 3>(__VA_ARGS__); \
+    if (first == 1 && last == 2) range<P, W, 1, 2>(__VA_ARGS__); \
+    if (first == 2 && last == 3) range<P, W, 2, 3>(__VA_ARGS__); \
   } else if constexpr (kVectors == 2) {                          \
-    if (first == 0) range<V, W, 0, 1>(__VA_ARGS__);              \
-    if (first == 1) range<V, W, 1, 2>(__VA_ARGS__);              \
+    if (first == 0) range<P, W, 0, 1>(__VA_ARGS__);              \
+    if (first == 1) range<P, W, 1, 2>(__VA_ARGS__);              \
   }
 
-template <class V, int W>
-void scores(const float* k, int64_t ldk, const float* qt, int64_t d, int n, int first, int last, float* s,
+template <class P, int W, class E = typename P::Element>
+void scores(const E* k, int64_t ldk, const E* qt, int64_t d, int n, int first, int last, float* s,
             float* tile_max) noexcept {
-  QKV_DISPATCH(scores_range, V, W, k, ldk, qt, d, n, s, tile_max)
+  QKV_DISPATCH(scores_range, P, W, k, ldk, qt, d, n, s, tile_max)
 }
-template <class V, int W>
+template <class P, int W>
 void exponentials(float unit, int n, int first, int last, const float* m, float* l, float* s) noexcept {
-  QKV_DISPATCH(exponentials_range, V, W, unit, n, m, l, s)
+  QKV_DISPATCH(exponentials_range, P, W, unit, n, m, l, s)
 }
-template <class V, int W>
-void accumulate(const float* p, const float* v, int64_t ldv, int64_t d_v, int n, int first, int last, bool fresh,
-                const uint64_t* allowed, float* ot) noexcept {
-  QKV_DISPATCH(accumulate_range, V, W, p, v, ldv, d_v, n, fresh, allowed, ot)
+template <class P, int W, class E = typename P::Element>
+void accumulate(const E* p, const E* v, int64_t ldv, int64_t d_v, int n, int first, int last, bool fresh,
+                float* ot) noexcept {
+  QKV_DISPATCH(accumulate_range, P, W, p, v, ldv, d_v, n, fresh, ot)
+}
+template <class P, int W, class E = typename P::Element>
+void outer(const E* p, const E* x, int64_t ldx, int64_t cols, int n, int items, float* c, int64_t ldc) noexcept {
+  outer_product<P, W>(p, x, ldx, cols, n, items, c, ldc);
 }
 
 template <class V, int W>
-constexpr qkv::TileKernels tile_kernels() {
+constexpr qkv::TileKernels tile_kernels(const qkv::Bf16TileKernels* bf16 = nullptr) {
   return {W,
           V::lanes,
-          scores<V, W>,
+          scores<Singles<V>, W>,
           column_max<V, W>,
           rescale<V, W>,
-          exponentials<V, W>,
-          accumulate<V, W>,
+          exponentials<Singles<V>, W>,
+          accumulate<Singles<V>, W>,
           merge<V, W>,
           softcap<V, W>,
           alibi<V, W>,
@@ -446,9 +445,11 @@ constexpr qkv::TileKernels tile_kernels() {
           limit<V, W>,
           allowed_bits<V, W>,
           backward_softmax<V, W>,
-          outer<V, W>,
+          outer<Singles<V>, W>,
           transpose_in<V, W>,
-          transpose_out<V, W>};
+          transpose_out<V, W>,
+          scale<V, W>,
+          bf16};
 }
 
 template <class V>
@@ -463,6 +464,13 @@ bool all_finite(const float* x, int64_t ldx, int rows, int64_t cols) noexcept {
   }
   constexpr uint64_t kAll = (uint64_t{1} << V::lanes) - 1;
   return V::bits(V::eq(sum, V::zero())) == kAll && rest == 0;
+}
+
+inline bool all_finite_bf16(const uint16_t* x, int64_t ldx, int rows, int64_t cols) noexcept {
+  uint16_t bad = 0;
+  for (int i = 0; i < rows; ++i)
+    for (int64_t c = 0; c < cols; ++c) bad |= static_cast<uint16_t>((x[i * ldx + c] & 0x7f80) == 0x7f80);
+  return !bad;
 }
 
 template <class V>

@@ -46,10 +46,13 @@ QKV_INLINE __m128i load_half4(const uint16_t* p) { return _mm_loadl_epi64(reinte
     QKV_INLINE Vec select(Mask m, Vec yes, Vec no) { return {PREFIX##_mask_blend_ps(m, no.r, yes.r)}; } \
     /* 2^x; relative error 1e-7; 0 for -inf, NaN for NaN, 1 for 0. */                                   \
     QKV_INLINE Vec exp2(Vec x) {                                                                        \
-      const Vec f = {PREFIX##_reduce_ps(x.r, 8)}; /* x - nearest integer, 0 for -inf */                 \
-      const Vec n = sub(x, f);                                                                          \
-      return {PREFIX##_scalef_ps(exp2_fraction(f).r, n.r)};                                             \
+      const Vec f = fraction(x);                                                                        \
+      return scale_by_power(exp2_fraction(f), sub(x, f));                                               \
     }                                                                                                   \
+    /* x - the nearest integer; 0 for -inf. */                                                          \
+    QKV_INLINE Vec fraction(Vec x) { return {PREFIX##_reduce_ps(x.r, 8)}; }                             \
+    /* a * 2^n for whole n, -inf included. */                                                           \
+    QKV_INLINE Vec scale_by_power(Vec a, Vec n) { return {PREFIX##_scalef_ps(a.r, n.r)}; }              \
     QKV_INLINE Vec exp2_fraction(Vec f);                                                                \
     QKV_INLINE Vec from_bf16(const uint16_t* p) {                                                       \
       return {AS_FLOATS(PREFIX##_slli_epi32(PREFIX##_cvtepu16_epi32(HALF_LOAD(p)), 16))};               \

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/key_tile.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "attention/tile_elements.h"
+#include "core/float_types.h"
+
+namespace qkv {
+namespace {
+
+// Rows of f32 with zeros from column d up to `padded`: the caller's where they are such, else a copy.
+const float* rows_of(const ConstView& x, std::int64_t offset, int n, std::int64_t d, std::int64_t padded, float* copy,
+                     std::int64_t& ld) noexcept {
+  const Dims& s = x.strides;
+  if (x.dtype == DType::f32 && s[3] == 1 && d == padded) {
+    ld = s[2];
+    return static_cast<const float*>(x.data) + offset;
+  }
+  ld = padded;
+  if (s[3] == 1 && s[2] == d && d == padded) {
+    widen_elements(x.dtype, x.data, offset, 1, n * d, copy);
+    return copy;
+  }
+  for (int j = 0; j < n; ++j) {
+    widen_elements(x.dtype, x.data, offset + j * s[2], s[3], d, copy + j * padded);
+    std::fill(copy + j * padded + d, copy + (j + 1) * padded, 0.0f);
+  }
+  return copy;
+}
+
+// The same for bf16.
+const std::uint16_t* rows16_of(const ConstView& x, std::int64_t offset, int n, std::int64_t d, std::uint16_t* copy,
+                               std::int64_t& ld) noexcept {
+  const Dims& s = x.strides;
+  const auto* from = static_cast<const std::uint16_t*>(x.data) + offset;
+  if (s[3] == 1 && d % 2 == 0) {
+    ld = s[2];
+    return from;
+  }
+  ld = round_up(d, 2);
+  for (int j = 0; j < n; ++j) {
+    for (std::int64_t c = 0; c < d; ++c) copy[j * ld + c] = from[j * s[2] + c * s[3]];
+    if (ld > d) copy[j * ld + d] = 0;
+  }
+  return copy;
+}
+
+// Copies rows, moving what is not finite to the list.
+Poisons take_poisons(const float* x, std::int64_t ldx, int n, std::int64_t d, float* copy, std::int64_t ld) {
+  Poisons poisons;
+  for (int j = 0; j < n; ++j)
+    for (std::int64_t c = 0; c < d; ++c) {
+      const float value = x[j * ldx + c];
+      copy[j * ld + c] = std::isfinite(value) ? value : 0.0f;
+      if (!std::isfinite(value)) poisons.push_back({j, c, value});
+    }
+  return poisons;
+}
+
+Poisons take_poisons(const std::uint16_t* x, std::int64_t ldx, int n, std::int64_t d, std::uint16_t* copy,
+                     std::int64_t ld) {
+  Poisons poisons;
+  for (int j = 0; j < n; ++j)
+    for (std::int64_t c = 0; c < d; ++c) {
+      const float value = widen(bf16{x[j * ldx + c]});
+      copy[j * ld + c] = std::isfinite(value) ? x[j * ldx + c] : std::uint16_t{0};
+      if (!std::isfinite(value)) poisons.push_back({j, c, value});
+    }
+  return poisons;
+}
+
+}  // namespace
+
+KeyTile load_keys(const TilePlan& plan, std::int64_t b, std::int64_t kv_head, std::int64_t j0, std::int64_t j1,
+                  KeyUse use, Scratch& scratch) noexcept {
+  const AttentionProblem& p = plan.p;
+  KeyTile t{};
+  t.j0 = j0;
+  t.n = static_cast<int>(j1 - j0);
+  const auto offset = [&](const ConstView& x) { return b * x.strides[0] + kv_head * x.strides[1] + j0 * x.strides[2]; };
+  if (!plan.bf16) {
+    t.k = rows_of(p.k, offset(p.k), t.n, p.d_k, use == KeyUse::backward ? round_up(p.d_k, 8) : p.d_k, scratch.k, t.ldk);
+    if (use != KeyUse::scores) t.v = rows_of(p.v, offset(p.v), t.n, p.d_v, round_up(p.d_v, 8), scratch.v, t.ldv);
+    return t;
+  }
+  t.k16 = rows16_of(p.k, offset(p.k), t.n, p.d_k, scratch.k16, t.ldk);
+  if (use == KeyUse::scores) return t;
+  t.v16 = rows16_of(p.v, offset(p.v), t.n, p.d_v, scratch.v16, t.ldv);
+  if (use == KeyUse::forward) {
+    plan.table.interleave(t.v16, t.ldv, t.n, p.d_v, scratch.d_v, scratch.v_pairs);
+    t.v_pairs = scratch.v_pairs;
+  } else {
+    plan.table.interleave(t.k16, t.ldk, t.n, p.d_k, scratch.d_k, scratch.k_pairs);
+    t.k_pairs = scratch.k_pairs;
+  }
+  return t;
+}
+
+bool values_finite(const KeyTile& t, const TilePlan& plan) noexcept {
+  return plan.bf16 ? plan.table.all_finite_bf16(t.v16, t.ldv, t.n, plan.p.d_v)
+                   : plan.table.all_finite(t.v, t.ldv, t.n, plan.p.d_v);
+}
+
+bool keys_finite(const KeyTile& t, const TilePlan& plan) noexcept {
+  return plan.bf16 ? plan.table.all_finite_bf16(t.k16, t.ldk, t.n, plan.p.d_k)
+                   : plan.table.all_finite(t.k, t.ldk, t.n, plan.p.d_k);
+}
+
+Poisons take_poisons_of_values(KeyTile& t, const TilePlan& plan, Scratch& scratch) {
+  if (plan.bf16) {
+    const std::int64_t ld = t.v16 == scratch.v16 ? t.ldv : scratch.d_v;  // in place, if it is a copy already
+    const Poisons poisons = take_poisons(t.v16, t.ldv, t.n, plan.p.d_v, scratch.v16, ld);
+    plan.table.interleave(scratch.v16, ld, t.n, plan.p.d_v, scratch.d_v, scratch.v_pairs);
+    return poisons;
+  }
+  const std::int64_t ld = round_up(plan.p.d_v, 8);
+  const Poisons poisons = take_poisons(t.v, t.ldv, t.n, ld, scratch.v, ld);
+  t.v = scratch.v;
+  t.ldv = ld;
+  return poisons;
+}
+
+Poisons take_poisons_of_keys(KeyTile& t, const TilePlan& plan, Scratch& scratch) {
+  if (plan.bf16) {
+    const std::int64_t ld = t.k16 == scratch.k16 ? t.ldk : scratch.d_k;
+    const Poisons poisons = take_poisons(t.k16, t.ldk, t.n, plan.p.d_k, scratch.k16, ld);
+    plan.table.interleave(scratch.k16, ld, t.n, plan.p.d_k, scratch.d_k, scratch.k_pairs);
+    return poisons;
+  }
+  const std::int64_t ld = round_up(plan.p.d_k, 8);
+  const Poisons poisons = take_poisons(t.k, t.ldk, t.n, ld, scratch.k, ld);
+  t.k = scratch.k;
+  t.ldk = ld;
+  return poisons;
+}
+
+}  // namespace qkv

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// How keys are cut into tiles. A tile begins at an absolute position (first_key + j) divisible by kKeyTile, a split at
+// one divisible by its size; a row's bits depend on these places and on nothing else.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "attention/query_tile.h"
+
+namespace qkv {
+
+// The keys [begin, end) cut at absolute positions divisible by `step`: first the piece that holds `begin`.
+struct KeySteps {
+  std::int64_t begin, end, first_key, step;
+  std::int64_t next(std::int64_t j) const noexcept {  // the end of the piece that starts at j
+    return std::min(end, j - (first_key + j) % step + step);
+  }
+};
+
+// The keys [j0, j0 + n) of one (sequence, key head), and where their rows are: in the caller's memory, or in scratch if
+// that does not serve. Either the f32 or the bf16 members are set.
+struct KeyTile {
+  std::int64_t j0;
+  int n;
+  const float *k, *v;                      // [n][d_k], [n][d_v], row strides ldk, ldv; zeros up to a multiple of 8
+                                           // columns in v, and in k of KeyUse::backward
+  const std::uint16_t *k16, *v16;          // the same in bf16, zeros up to a multiple of 2 columns
+  const std::uint16_t *k_pairs, *v_pairs;  // [n / 2][ld][2], ld = scratch.d_k, scratch.d_v; k_pairs for backward only
+  std::int64_t ldk, ldv;
+};
+
+enum class KeyUse : std::uint8_t { scores, forward, backward };  // k alone; k and v; all products of the gradients
+
+KeyTile load_keys(const TilePlan& plan, std::int64_t b, std::int64_t kv_head, std::int64_t j0, std::int64_t j1,
+                  KeyUse use, Scratch& scratch) noexcept;
+
+// An element that is inf or NaN. Where some pairs of a tile may not be read, such elements are replaced by 0 before a
+// product and added by hand where they may be: 0 * NaN would not be 0.
+struct Poison {
+  int row;
+  std::int64_t column;
+  float value;
+};
+using Poisons = std::vector<Poison>;
+
+bool values_finite(const KeyTile& keys, const TilePlan& plan) noexcept;
+bool keys_finite(const KeyTile& keys, const TilePlan& plan) noexcept;
+// Replaces v (and k of KeyUse::backward, where it is summed) by copies without their poisons.
+Poisons take_poisons_of_values(KeyTile& keys, const TilePlan& plan, Scratch& scratch);
+Poisons take_poisons_of_keys(KeyTile& keys, const TilePlan& plan, Scratch& scratch);
+
+}  // namespace qkv

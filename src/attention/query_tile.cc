@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/query_tile.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "attention/tile_elements.h"
+
+namespace qkv {
+
+RowTiling::RowTiling(const TilePlan& plan, std::int64_t max_heads) : plan_(plan) {
+  const AttentionProblem& p = plan.p;
+  const std::int64_t widest = plan.table.tiles[plan.table.tile_count - 1].width;
+  queries_ = std::max<std::int64_t>(1, std::min(p.q_len, widest));
+  heads_ = std::clamp<std::int64_t>(widest / queries_, 1, std::min(p.group, max_heads));
+  query_tiles_ = (p.q_len + queries_ - 1) / queries_;
+  tiles_ = (p.group + heads_ - 1) / heads_ * query_tiles_;
+}
+
+QueryTile RowTiling::tile(std::int64_t b, std::int64_t kv_head, std::int64_t index) const {
+  const AttentionProblem& p = plan_.p;
+  QueryTile t{};
+  t.b = b;
+  t.kv_head = kv_head;
+  const std::int64_t first = index / query_tiles_ * heads_;
+  t.first_head = kv_head * p.group + first;
+  t.heads = std::min(heads_, p.group - first);
+  t.first_query = index % query_tiles_ * queries_;
+  const std::int64_t q_len = p.sequences[static_cast<std::size_t>(b)].q_len;
+  t.queries = std::max<std::int64_t>(1, std::min(queries_, q_len - t.first_query));
+  t.rows = q_len > t.first_query ? static_cast<int>(t.heads * t.queries) : 0;
+  t.kernels = &tile_for(plan_.table, t.rows);
+  if (t.rows == 0) return t;
+  constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
+  t.any_begin = kFar, t.any_end = 0, t.all_begin = 0, t.all_end = kFar;
+  for (int v = 0; v < 3; ++v) t.vector_begin[v] = kFar, t.vector_end[v] = 0;
+  for (int r = 0; r < t.kernels->width; ++r) {
+    const int row = std::min(r, t.rows - 1);
+    const IndexRange keys = readable_keys(p, b, t.query(row));
+    t.begin[r] = keys.begin, t.end[r] = keys.end;
+    t.slopes[r] = p.slopes.empty() ? 0.0f : static_cast<float>(p.slopes[static_cast<std::size_t>(t.head(row))]);
+    t.all_begin = std::max(t.all_begin, keys.begin), t.all_end = std::min(t.all_end, keys.end);
+    if (keys.empty()) continue;
+    const int v = r / t.kernels->lanes;
+    t.vector_begin[v] = std::min(t.vector_begin[v], keys.begin);
+    t.vector_end[v] = std::max(t.vector_end[v], keys.end);
+    t.any_begin = std::min(t.any_begin, keys.begin), t.any_end = std::max(t.any_end, keys.end);
+  }
+  t.any_begin = std::min(t.any_begin, t.any_end);
+  const std::int64_t into = (t.any_begin + p.first_key) % kKeyTile;
+  t.any_begin = std::max<std::int64_t>(0, t.any_begin - into);
+  if (t.any_end == 0) t.any_begin = 0;
+  return t;
+}
+
+void load_rows_transposed(const ConstView& x, const QueryTile& tile, std::int64_t d, float factor, Scratch& scratch,
+                          float* t) noexcept {
+  const Dims& s = x.strides;
+  if (x.dtype == DType::f32 && s[3] == 1 && tile.heads == 1) {
+    const float* first = static_cast<const float*>(x.data) + row_offset(s, tile, 0);
+    tile.kernels->transpose_in(first, s[2], tile.rows, d, factor, t);
+    return;
+  }
+  for (int r = 0; r < tile.rows; ++r)
+    widen_elements(x.dtype, x.data, row_offset(s, tile, r), s[3], d, scratch.rows + r * d);
+  tile.kernels->transpose_in(scratch.rows, d, tile.rows, d, factor, t);
+}
+
+void load_rows_in_pairs(const ConstView& x, const QueryTile& tile, std::int64_t d, Scratch& scratch,
+                        std::uint16_t* t_pairs) noexcept {
+  const Dims& s = x.strides;
+  const auto* from = static_cast<const std::uint16_t*>(x.data);
+  const Bf16TileKernels& kernel = *tile.kernels->bf16;
+  if (s[3] == 1 && tile.heads == 1 && d % 2 == 0) {
+    kernel.transpose_pairs(from + row_offset(s, tile, 0), s[2], tile.rows, d / 2, t_pairs);
+    return;
+  }
+  const std::int64_t even = round_up(d, 2);
+  auto* rows = reinterpret_cast<std::uint16_t*>(scratch.rows);  // [rows][even]
+  for (int r = 0; r < tile.rows; ++r) {
+    const std::int64_t offset = row_offset(s, tile, r);
+    for (std::int64_t c = 0; c < d; ++c) rows[r * even + c] = from[offset + c * s[3]];
+    if (even > d) rows[r * even + d] = 0;
+  }
+  kernel.transpose_pairs(rows, even, tile.rows, even / 2, t_pairs);
+}
+
+void store_rows_transposed(const float* t, const QueryTile& tile, std::int64_t d, const float* factor, View x,
+                           Scratch& scratch) noexcept {
+  const Dims& s = x.strides;
+  if (x.dtype == DType::f32 && s[3] == 1 && tile.heads == 1) {
+    tile.kernels->transpose_out(t, tile.rows, d, factor, static_cast<float*>(x.data) + row_offset(s, tile, 0), s[2]);
+    return;
+  }
+  tile.kernels->transpose_out(t, tile.rows, d, factor, scratch.rows, d);
+  for (int r = 0; r < tile.rows; ++r)
+    narrow_elements(x.dtype, x.data, row_offset(s, tile, r), s[3], d, scratch.rows + r * d);
+}
+
+}  // namespace qkv

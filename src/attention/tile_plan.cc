@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/tile_plan.h"
+
+#include <algorithm>
+#include <new>
+
+namespace qkv {
+namespace {
+
+thread_local Tensor arena;  // grows, never shrinks
+
+}  // namespace
+
+TilePlan::TilePlan(const AttentionProblem& problem, bool all_bf16)
+    : p(problem), table(kernels()), bf16(all_bf16 && table.interleave != nullptr) {
+  const bool natural = p.softcap > 0 || !p.slopes.empty() || (p.mask && !p.boolean_mask);
+  const double to_log2 = p.scale * kLog2E;
+  query_factor = score_factor = 1;
+  if (!bf16) {
+    query_factor = static_cast<float>(natural ? p.scale : to_log2);
+    unit = natural ? static_cast<float>(kLog2E) : 1.0f;
+  } else if (!natural && to_log2 > 0) {  // a maximum of scores is one of exponents only where the factor is positive
+    unit = static_cast<float>(to_log2);
+  } else {
+    score_factor = static_cast<float>(p.scale);
+    unit = static_cast<float>(kLog2E);
+  }
+}
+
+Scratch::Scratch(const TilePlan& plan) : d_k(round_up(plan.p.d_k, 16)), d_v(round_up(plan.p.d_v, 16)) {
+  const std::int64_t widest = std::max(d_k, d_v), tile = kMaxWidth * kKeyTile;
+  const std::int64_t need = (kMaxWidth * 16 + kKeyTile * 10) * widest + tile * 9 + 4096;
+  if (arena.size() < need) arena = Tensor({need});
+  qt = take(kMaxWidth * d_k), dot = take(kMaxWidth * d_v);
+  s = take(tile), ds = take(tile), slope = take(tile);
+  k = take(kKeyTile * d_k), v = take(kKeyTile * d_v);
+  bias = take(tile), bias_rows = take(tile);
+  rows = take(kMaxWidth * widest);
+  qt_pairs = dot_pairs = p_pairs = ds_pairs = p_rows = ds_rows = k16 = v16 = k_pairs = v_pairs = nullptr;
+  if (!plan.bf16) return;
+  qt_pairs = take16(kMaxWidth * d_k), dot_pairs = take16(kMaxWidth * d_v);
+  p_pairs = take16(tile), ds_pairs = take16(tile), p_rows = take16(tile), ds_rows = take16(tile);
+  k16 = take16(kKeyTile * d_k), v16 = take16(kKeyTile * d_v);
+  k_pairs = take16(kKeyTile * d_k), v_pairs = take16(kKeyTile * d_v);
+}
+
+float* Scratch::take(std::int64_t floats) {
+  float* at = arena.data() + used_;
+  used_ += static_cast<std::size_t>(round_up(floats, 16));
+  if (used_ > static_cast<std::size_t>(arena.size())) throw std::bad_alloc();
+  return at;
+}
+
+}  // namespace qkv

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a tiled pass settles once: kernels, the units of its scores, and the memory of a thread.
+#pragma once
+
+#include <cstdint>
+
+#include "attention/problem.h"
+#include "kernels/kernels.h"
+
+namespace qkv {
+
+inline constexpr double kLog2E = 1.4426950408889634, kLn2 = 0.6931471805599453;
+
+// Which kernels a pass uses and what its scores are measured in. The scale is folded into the queries (f32) or into the
+// exponential's factor (bf16, where scaled queries would be rounded). Scores are in natural units where a bias or a
+// softcap touches them: lowest float * log2(e) would be -inf.
+struct TilePlan {
+  // bf16: whether everything multiplied is bf16, so that kernels for its products may be used.
+  TilePlan(const AttentionProblem& problem, bool all_bf16);
+
+  const AttentionProblem& p;
+  const KernelTable& table;
+  bool bf16;           // products of bf16 pairs
+  float query_factor;  // queries are multiplied by it
+  float score_factor;  // scores are multiplied by it in a pass of its own; 1: no pass
+  float unit;          // 2^(score * unit) = e^(natural score)
+};
+
+inline std::int64_t round_up(std::int64_t x, std::int64_t step) noexcept { return (x + step - 1) / step * step; }
+
+// Memory of one thread, kept between calls. Row-major; columns are queries of the tile. What only bf16 products use is
+// null elsewhere.
+struct Scratch {
+  explicit Scratch(const TilePlan& plan);  // throws std::bad_alloc
+  float* take(std::int64_t floats);        // 64-byte aligned
+  std::uint16_t* take16(std::int64_t halves) { return reinterpret_cast<std::uint16_t*>(take((halves + 1) / 2)); }
+
+  std::int64_t d_k, d_v;                // multiples of 16, as are the rows below
+  float *qt, *dot;                      // [d_k][width] queries, [d_v][width] gradients of the output
+  float *s, *ds, *slope;                // [kKeyTile][width]
+  float *k, *v;                         // [kKeyTile][d_k], [kKeyTile][d_v]: copies of keys and values
+  float *bias, *bias_rows;              // [kKeyTile][width], [width][kKeyTile]
+  float* rows;                          // [width][max(d_k, d_v)]
+  std::uint16_t *qt_pairs, *dot_pairs;  // [d_k / 2][width][2], [d_v / 2][width][2]
+  std::uint16_t *p_pairs, *ds_pairs;    // [kKeyTile / 2][width][2]
+  std::uint16_t *p_rows, *ds_rows;      // [kKeyTile][width]
+  std::uint16_t *k16, *v16;             // [kKeyTile][d_k], [kKeyTile][d_v]: copies of keys and values
+  std::uint16_t *k_pairs, *v_pairs;     // [kKeyTile / 2][d_k][2], [kKeyTile / 2][d_v][2]
+
+ private:
+  std::size_t used_ = 0;
+};
+
+}  // namespace qkv

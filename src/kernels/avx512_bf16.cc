@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of these matters: the vector type, then what is written over it.
+#include "kernels/vec_avx512.h"
+
+#include "kernels/vec_transpose.h"
+
+#include "kernels/tile_body.h"
+
+#include "kernels/tile_body_bf16.h"
+
+namespace {
+QKV_DEFINE_EXP2(4)
+QKV_DEFINE_EXP2(8)
+QKV_DEFINE_EXP2(16)
+
+constexpr qkv::Bf16TileKernels kBf16_4 = bf16_tile_kernels<Vec<4>, 4>();
+constexpr qkv::Bf16TileKernels kBf16_8 = bf16_tile_kernels<Vec<8>, 8>();
+constexpr qkv::Bf16TileKernels kBf16_16 = bf16_tile_kernels<Vec<16>, 16>();
+constexpr qkv::Bf16TileKernels kBf16_32 = bf16_tile_kernels<Vec<16>, 32>();
+constexpr qkv::Bf16TileKernels kBf16_48 = bf16_tile_kernels<Vec<16>, 48>();
+}  // namespace
+
+namespace qkv {
+const KernelTable kAvx512Bf16Kernels = {
+    "avx512_bf16",
+    16,
+    5,
+    {tile_kernels<Vec<4>, 4>(&kBf16_4), tile_kernels<Vec<8>, 8>(&kBf16_8), tile_kernels<Vec<16>, 16>(&kBf16_16),
+     tile_kernels<Vec<16>, 32>(&kBf16_32), tile_kernels<Vec<16>, 48>(&kBf16_48)},
+    interleave,
+    all_finite<Vec<16>>,
+    all_finite_bf16,
+    widen_bf16<Vec<16>>,
+    widen_f16<Vec<16>>,
+    dot<Vec<16>>};
+}  // namespace qkv
