@@ -118,11 +118,11 @@ TEST_F(GenerateCommand, NaNWeightsAreAnErrorAndNotText) {
 TEST_F(GenerateCommand, CtrlCEndsCleanly) {
   save("model", 20000, [](qkv::Model&) {});
   bool sent = false;
-  const Finished finished =
-      run_qkv({"generate", "-m", path("model"), "-p", "x", "-n", "19000"}, "", [&](const std::string& out, int pid) {
-        if (!out.empty() && !sent) kill(pid, SIGINT);
-        sent = sent || !out.empty();
-      });
+  const Finished finished = run_qkv({"generate", "-m", path("model"), "-p", "x", "-n", "19000", "--temp", "0"}, "",
+                                    [&](const std::string& out, int pid) {
+                                      if (!out.empty() && !sent) kill(pid, SIGINT);
+                                      sent = sent || !out.empty();
+                                    });
   EXPECT_TRUE(sent);
   EXPECT_EQ(finished.status, 0) << finished.err;
   EXPECT_EQ(finished.out.back(), '\n');
