@@ -180,8 +180,8 @@ TEST_F(SavedModel, SurvivesTruncationsAndFlips) {
       scratch_.file(name, whole.substr(0, random.below(draw++, whole.size() - 2)));
       EXPECT_NE(error_of(folder_), "no error");
       std::string bytes = whole;
-      bytes[random.below(draw++, std::min<std::size_t>(bytes.size(), 2000))] =
-          static_cast<char>(random.below(draw++, 256));
+      const std::size_t at = random.below(draw++, std::min<std::size_t>(bytes.size(), 2000));
+      bytes[at] = static_cast<char>(random.below(draw++, 256));
       scratch_.file(name, bytes);
       error_of(folder_);  // throws nothing but FileError
     }
