@@ -19,15 +19,23 @@ std::string config_path(const std::string& directory) { return directory + "/con
 std::string weights_path(const std::string& directory) { return directory + "/model.safetensors"; }
 std::string tokenizer_path(const std::string& directory) { return directory + "/tokenizer.json"; }
 
+std::vector<ParameterInfo> expected_parameters(const ModelConfig& config, const std::string& directory) {
+  try {
+    return parameter_infos(config);
+  } catch (const std::invalid_argument& error) {  // sizes whose product cannot be counted
+    throw FileError(config_path(directory), error.what());
+  }
+}
+
 // The file holds the parameters of the configuration, exactly: looked at before memory is taken for a model, since a
 // configuration of a few bytes may ask for any amount of it. Returns the type of the elements.
-DType check_parameters(const SafetensorsFile& file, const ModelConfig& config) {
+DType check_parameters(const SafetensorsFile& file, const ModelConfig& config, const std::string& directory) {
   if (static_cast<std::uint64_t>(config.n_layer) > file.tensors().size())
     throw FileError(file.path(), "holds " + std::to_string(file.tensors().size()) + " tensors, too few for the " +
                                      std::to_string(config.n_layer) + " layers of config.json");
   std::set<std::string_view> wanted;
   DType dtype = DType::f32;
-  const std::vector<ParameterInfo> infos = parameter_infos(config);
+  const std::vector<ParameterInfo> infos = expected_parameters(config, directory);
   for (const ParameterInfo& info : infos) {
     const ConstView view = file.find(info.name);
     if (!view) throw FileError(file.path(), "tensor " + in_quotes(info.name) + ": is missing");
@@ -65,7 +73,7 @@ LoadedModel load_model(const std::string& directory) {
     throw FileError(tokenizer_path(directory), error.what());
   }
   const SafetensorsFile file(weights_path(directory));
-  Model model(config, 0, check_parameters(file, config));
+  Model model(config, 0, check_parameters(file, config, directory));
   for (std::size_t i = 0; i < model.infos().size(); ++i) file.read(model.infos()[i].name, model.parameters()[i].view());
   return {std::move(model), std::move(tokenizer)};
 }

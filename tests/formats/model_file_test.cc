@@ -146,6 +146,14 @@ TEST_F(SavedModel, RefusesOtherConfigurations) {
   EXPECT_THAT(with_config("d_model", 2147483640), HasSubstr("model.safetensors"));
   EXPECT_THAT(with_config("vocab_size", 2147483640), HasSubstr("model.safetensors"));
   EXPECT_THAT(with_config("vocab_size", 256), HasSubstr("at most vocab_size"));
+  json huge = config_;
+  huge["d_model"] = huge["d_ff"] = 2147483640;
+  huge["vocab_size"] = 2147483640;
+  scratch_.file("m/config.json", huge.dump());
+  EXPECT_NE(error_of(folder_), "no error");
+  huge["d_ff"] = 8589934588;  // d_model * d_ff is past 64 bits
+  scratch_.file("m/config.json", huge.dump());
+  EXPECT_THAT(error_of(folder_), HasSubstr("config.json: [shape] too many elements"));
   json missing = config_;
   missing.erase("n_kv_head");
   scratch_.file("m/config.json", missing.dump());
