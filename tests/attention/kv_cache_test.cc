@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "qkv/kv_cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "attention/arrays.h"
+
+namespace qkv::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Tokens first ... first + count of [batch, heads, tokens, d].
+ConstView tokens(const Tensor& t, std::int64_t first, std::int64_t count) {
+  ConstView v = t;
+  v.data = static_cast<const char*>(v.data) + first * v.strides[2] * static_cast<std::int64_t>(dtype_size(v.dtype));
+  v.shape[2] = count;
+  return v;
+}
+
+Tensor numbers(const std::vector<double>& list) {
+  return make({1, 1, static_cast<std::int64_t>(list.size()), 1}, list);
+}
+
+template <class Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+struct Sequence {
+  Tensor q, k, v;
+  AttentionOptions options;  // those of attend()
+
+  explicit Sequence(std::int64_t count, DType dtype = DType::f32)
+      : q(random({2, 4, count, 24}, 1, dtype)),
+        k(random({2, 2, count, 24}, 2, dtype)),
+        v(random({2, 2, count, 16}, 3, dtype)) {}
+
+  Forward whole() const {
+    AttentionOptions all = options;
+    all.causal = true;
+    all.alignment = Alignment::top_left;
+    return forward(q, k, v, all);
+  }
+};
+
+// Reads the sequence in chunks and compares each chunk's output with the full pass, bit for bit.
+void expect_same_as_whole(const Sequence& s, KvCache& cache, const std::vector<std::int64_t>& chunks) {
+  const Forward whole = s.whole();
+  std::int64_t read = 0;
+  for (std::size_t n = 0; read < s.q.shape()[2]; ++n) {
+    const std::int64_t count = std::min(chunks[n % chunks.size()], s.q.shape()[2] - read);
+    cache.append(tokens(s.k, read, count), tokens(s.v, read, count));
+    Tensor out({2, 4, count, 16}, whole.out.dtype()), lse({2, 4, count}, whole.out.dtype());
+    cache.attend(tokens(s.q, read, count), s.options, {out, lse, {}});
+    ConstView whole_lse = whole.lse;
+    whole_lse.data = whole.lse.data() + read;
+    whole_lse.shape[2] = count;
+    ASSERT_TRUE(same_bits(out, tokens(whole.out, read, count))) << "after " << read << " tokens, " << count << " more";
+    ASSERT_TRUE(same_bits(lse, whole_lse)) << "after " << read << " tokens, " << count << " more";
+    read += count;
+  }
+}
+
+class Decode : public ::testing::TestWithParam<AttentionPath> {};
+INSTANTIATE_TEST_SUITE_P(Paths, Decode, ::testing::ValuesIn(paths()));
+
+TEST_P(Decode, TokenByTokenAndInChunksHasTheBitsOfTheFullPass) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    SCOPED_TRACE(dtype_name(dtype));
+    Sequence s(dtype == DType::f32 ? 330 : 150, dtype);
+    s.options.path = GetParam();
+    for (const std::vector<std::int64_t>& chunks :
+         {std::vector<std::int64_t>{1}, {100, 1, 1}, {7, 64, 3, 48, 49}, {1000}}) {
+      KvCache cache(2, 2, 24, 16, 330, 0, dtype);
+      expect_same_as_whole(s, cache, chunks);
+    }
+  }
+}
+
+TEST_P(Decode, WithSoftcapAlibiSinksAndScale) {
+  Sequence s(150);
+  const Tensor slopes = make({4}, {0.5, 0.25, 0.125, 0.0625}), sinks = make({4}, {0.5, -1, 2, 0});
+  s.options = {};
+  s.options.alibi_slopes = slopes;
+  s.options.sinks = sinks;
+  s.options.softcap = 3;
+  s.options.scale = 0.3;
+  s.options.path = GetParam();
+  KvCache cache(2, 2, 24, 16, 150);
+  expect_same_as_whole(s, cache, {1, 2, 30});
+}
+
+TEST_P(Decode, RollingCacheHasTheBitsOfAWindowMask) {
+  for (std::int64_t window : {1, 2, 8, 64, 65, 100}) {
+    for (std::int64_t spare : {0, 1, 30}) {
+      SCOPED_TRACE(std::to_string(window) + " of " + std::to_string(window + spare));
+      Sequence s(330);
+      s.options.window_left = window - 1;
+      s.options.path = GetParam();
+      KvCache cache(2, 2, 24, 16, window + spare, window);
+      expect_same_as_whole(s, cache, {1, spare + 1});
+    }
+  }
+}
+
+TEST(KvCache, KeepsTheNewestOfAWindow) {
+  // A report elsewhere: window 8, six keys 10.0 ... 10.5, then 10.6 ... 10.9 one by one.
+  KvCache cache(1, 1, 1, 1, 8, 8);
+  const Tensor first = numbers({100, 101, 102, 103, 104, 105});
+  cache.append(first, first);
+  for (double x : {106, 107, 108, 109}) cache.append(numbers({x}), numbers({x}));
+  EXPECT_THAT(values(cache.k()), ElementsAre(102, 103, 104, 105, 106, 107, 108, 109));
+  EXPECT_EQ(cache.size(), 8);
+  EXPECT_EQ(cache.first_key(), 2);
+  const Tensor many = numbers({1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+  cache.append(many, many);  // more than fits: the newest stay
+  EXPECT_THAT(values(cache.v()), ElementsAre(3, 4, 5, 6, 7, 8, 9, 10));
+  EXPECT_EQ(cache.first_key(), 12);
+}
+
+TEST(KvCache, RefusesQueriesWhoseWindowIsGone) {
+  KvCache cache(1, 1, 1, 1, 8, 8);
+  const Tensor ten = numbers({1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+  cache.append(ten, ten);
+  Tensor out({1, 1, 2, 1});
+  EXPECT_THAT(error_of([&] {
+                cache.attend(Tensor({1, 1, 2, 1}), {}, {out, {}, {}});
+              }),
+              HasSubstr("[kv_cache] at most 1 queries, whose windows are still held; found 2"));
+}
+
+TEST(KvCache, RefusesMoreThanItsCapacity) {
+  KvCache cache(1, 1, 1, 1, 8);
+  const Tensor five = numbers({1, 2, 3, 4, 5});
+  cache.append(five, five);
+  EXPECT_EQ(error_of([&] { cache.append(five, five); }),
+            "[kv_cache] room for 5 more tokens; found 5 held of a capacity of 8");
+  EXPECT_THAT(values(cache.k()), ElementsAre(1, 2, 3, 4, 5));  // as it was
+  const Tensor nine = numbers({1, 2, 3, 4, 5, 6, 7, 8, 9});
+  EXPECT_THAT(error_of([&] { KvCache(1, 1, 1, 1, 8).append(nine, nine); }), HasSubstr("0 held of a capacity of 8"));
+}
+
+TEST(KvCache, DiscardsTruncatesAndClears) {
+  KvCache cache(1, 1, 1, 1, 5);
+  const Tensor five = numbers({1, 2, 3, 4, 5}), six = numbers({6});
+  cache.append(five, five);
+  for (std::int64_t count : {-1, 6}) {
+    EXPECT_EQ(error_of([&] { cache.discard_oldest(count); }),
+              "[kv_cache] the number of tokens to discard must be from 0 to 5; found " + std::to_string(count));
+    EXPECT_EQ(error_of([&] { cache.truncate(count); }),
+              "[kv_cache] the size to keep must be from 0 to 5; found " + std::to_string(count));
+  }
+  EXPECT_EQ(cache.size(), 5);
+  cache.discard_oldest(2);
+  EXPECT_THAT(values(cache.k()), ElementsAre(3, 4, 5));
+  EXPECT_EQ(cache.first_key(), 2);
+  cache.append(six, six);  // into the room that became free
+  EXPECT_THAT(values(cache.k()), ElementsAre(3, 4, 5, 6));
+  cache.truncate(2);
+  EXPECT_THAT(values(cache.v()), ElementsAre(3, 4));
+  EXPECT_EQ(cache.first_key(), 2);
+  KvCache copy = cache;
+  cache.clear();
+  EXPECT_EQ(cache.size(), 0);
+  EXPECT_EQ(cache.first_key(), 0);
+  EXPECT_THAT(values(copy.v()), ElementsAre(3, 4));  // a copy has its own contents
+}
+
+TEST(KvCache, TruncatedAndReadAgainHasTheSameBits) {
+  const Sequence s(100);
+  const Forward whole = s.whole();
+  KvCache cache(2, 2, 24, 16, 100);
+  cache.append(s.k, s.v);
+  cache.truncate(70);
+  cache.append(tokens(s.k, 70, 5), tokens(s.v, 70, 5));
+  Tensor out({2, 4, 5, 16});
+  cache.attend(tokens(s.q, 70, 5), s.options, {out, {}, {}});
+  EXPECT_TRUE(same_bits(out, tokens(whole.out, 70, 5)));
+}
+
+TEST(KvCache, AfterDiscardingTheRestIsRead) {
+  KvCache cache(1, 1, 1, 1, 8, 8);
+  const Tensor five = numbers({1, 2, 3, 4, 5});
+  cache.append(five, five);
+  cache.discard_oldest(3);
+  Tensor out({1, 1, 1, 1});
+  cache.attend(Tensor({1, 1, 1, 1}), {}, {out, {}, {}});
+  EXPECT_EQ(values(out)[0], 4.5);
+}
+
+TEST(KvCache, RoundsToItsType) {
+  KvCache cache(1, 1, 1, 1, 2, 0, DType::bf16);
+  const Tensor x = numbers({1.00390625});  // between two bf16 numbers
+  cache.append(x, x);
+  EXPECT_THAT(values(cache.k()), ElementsAre(1));
+  Tensor out({1, 1, 1, 1});
+  cache.attend(x, {}, {out, {}, {}});  // f32 queries of a bf16 cache
+  EXPECT_EQ(values(out)[0], 1);
+}
+
+TEST(KvCache, ReadsAnyLayout) {
+  Tensor k = random({2, 5, 3, 4}, 1), v = random({2, 5, 3, 2}, 2);  // [batch, seq, heads, d]
+  KvCache cache(2, 3, 4, 2, 5);
+  cache.append(swap_axes(k.view(), 1, 2), swap_axes(v.view(), 1, 2));
+  EXPECT_EQ(values(cache.k()), values(swap_axes(k.view(), 1, 2)));
+  EXPECT_EQ(values(cache.v()), values(swap_axes(v.view(), 1, 2)));
+}
+
+TEST(KvCache, Misuse) {
+  EXPECT_THAT(error_of([] { KvCache(1, 0, 1, 1, 1); }), HasSubstr("[kv_cache] n_kv_head must be at least 1; found 0"));
+  EXPECT_THAT(error_of([] { KvCache(1, 1, 1, 1, 0); }), HasSubstr("capacity must be at least 1"));
+  EXPECT_THAT(error_of([] { KvCache(1, 1, 1, 1, 4, 5); }),
+              HasSubstr("window must be at most the capacity (4); found 5"));
+  EXPECT_THAT(error_of([] { KvCache(1, 1, 1, 1, 4, 0, DType::i32); }), HasSubstr("the type must be f32"));
+  KvCache cache(1, 1, 2, 1, 4);
+  EXPECT_THAT(error_of([&] {
+                cache.append(Tensor({1, 1, 1, 3}), Tensor({1, 1, 1, 1}));
+              }),
+              HasSubstr("k must have the shape [1, 1, 1, 2]; found [1, 1, 1, 3]"));
+  EXPECT_THAT(error_of([&] {
+                cache.append(Tensor({1, 1, 1, 2}), Tensor({1, 1, 2, 1}));
+              }),
+              HasSubstr("v must have the shape [1, 1, 1, 1]; found [1, 1, 2, 1]"));
+  EXPECT_EQ(cache.size(), 0);
+  Tensor out({1, 1, 1, 1});
+  const auto attend = [&](const AttentionOptions& options) {
+    return error_of([&] { cache.attend(Tensor({1, 1, 1, 2}), options, {out, {}, {}}); });
+  };
+  EXPECT_THAT(attend({}), HasSubstr("at most 0 queries, as many as tokens are held; found 1"));
+  cache.append(Tensor({1, 1, 1, 2}), Tensor({1, 1, 1, 1}));
+  EXPECT_EQ(attend({}), "no error");
+  AttentionOptions options;
+  options.causal = true;
+  EXPECT_THAT(attend(options), HasSubstr("only scale, softcap, window_left, alibi_slopes, sinks and path"));
+  options = {};
+  options.kv_lengths = {1};
+  EXPECT_THAT(attend(options), HasSubstr("found lengths"));
+}
+
+}  // namespace
+}  // namespace qkv::test

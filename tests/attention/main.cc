@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the tests with the kernels that QKV_KERNELS names, and says so. Where the processor lacks them, the program ends
+// with kSkipped, which CTest shows as a skipped test.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/kernels.h"
+
+namespace {
+constexpr int kSkipped = 77;
+}
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  const char* forced = std::getenv("QKV_KERNELS");
+  try {
+    const std::string used(qkv::kernels().name);
+    std::printf("Kernels: %s%s\n", used.c_str(), forced ? " (forced)" : "");
+    if (forced && used != forced) {
+      std::printf("FAILED: QKV_KERNELS=%s was not obeyed\n", forced);
+      return 1;
+    }
+  } catch (const std::invalid_argument& error) {
+    std::printf("SKIPPED: %s\n", error.what());
+    return kSkipped;
+  }
+  return RUN_ALL_TESTS();
+}

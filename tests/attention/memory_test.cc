@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tiled path never holds a matrix of q_len x kv_len. A program of its own: it looks at the process's peak memory.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include "attention/arrays.h"
+
+namespace qkv::test {
+namespace {
+
+// Peak of the memory used so far, in MiB.
+double peak() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+// 12,288 queries and keys: a matrix of scores would take 576 MiB in f32 and 144 MiB in bool.
+constexpr std::int64_t kLength = 12'288;
+constexpr double kMost = 48;  // MiB beside inputs and outputs, whatever the number of threads of a large machine
+
+TEST(Memory, DoesNotGrowWithTheProductOfTheLengths) {
+  const Tensor q = random({1, 1, kLength, 8}, 1), k = random({1, 1, kLength, 8}, 2), v = random({1, 1, kLength, 8}, 3);
+  const Tensor row = random({kLength}, 4);
+  Tensor out(q.shape()), lse({1, 1, kLength}), dq(q.shape()), dk(q.shape()), dv(q.shape()), dmask({kLength});
+  AttentionOptions options;
+  options.path = AttentionPath::tiled;
+  options.causal = true;
+  options.alignment = Alignment::top_left;
+  const double before = peak();
+  attention(q, k, v, options, {out, lse, {}});
+  EXPECT_LT(peak() - before, kMost);
+  options.mask = row;
+  attention(q, k, v, options, {out, lse, {}});
+  EXPECT_LT(peak() - before, kMost);
+  attention_backward(q, k, v, out, lse, out, options, {dq, dk, dv, dmask, {}});
+  EXPECT_LT(peak() - before, kMost);
+}
+
+}  // namespace
+}  // namespace qkv::test
