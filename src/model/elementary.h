@@ -10,14 +10,13 @@
 
 namespace qkv {
 
-// e^x; f32 within 2 units in the last place. Below -87.33 the result is 0, above 88.37 it stays at e^88.37; NaN is NaN.
+// e^x for x up to 88; f32 within 2 units in the last place. Below -87.33 the result is 0; NaN is NaN.
 inline float exponential(float x) noexcept {
   constexpr float kLog2E = 1.44269504f, kLn2High = 0.693145752f, kLn2Low = 1.42860677e-6f;
   constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer held in the low bits
-  const float bounded = x > 88.37f ? 88.37f : x;
-  const float shifted = bounded * kLog2E + kRounder;
+  const float shifted = x * kLog2E + kRounder;
   const float whole = shifted - kRounder;
-  const float r = (bounded - whole * kLn2High) - whole * kLn2Low;  // |r| <= ln(2) / 2
+  const float r = (x - whole * kLn2High) - whole * kLn2Low;  // |r| <= ln(2) / 2
   float p = 1.98756915e-4f;
   p = p * r + 1.39819995e-3f;
   p = p * r + 8.33345205e-3f;
@@ -26,15 +25,17 @@ inline float exponential(float x) noexcept {
   p = p * r + 5.00000000e-1f;
   p = (p * r) * r + r + 1.0f;
   const std::uint32_t exponent = (std::bit_cast<std::uint32_t>(shifted) - 0x4b400000u + 127u) << 23;
-  const float result = p * std::bit_cast<float>(exponent);
-  return x < -87.33f ? 0.0f : result;
+  // Chosen by a mask, and by one comparison alone: with more, compilers make branches and do not vectorise.
+  const std::uint32_t kept = x < -87.33f ? 0u : ~0u;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(p * std::bit_cast<float>(exponent)) & kept);
 }
 inline double exponential(double x) noexcept { return std::exp(x); }
 
-// 1 / (1 + e^-x).
+// 1 / (1 + e^-x), from e^-|x| so that nothing overflows.
 template <class T>
 inline T sigmoid(T x) noexcept {
-  return T{1} / (T{1} + exponential(-x));
+  const T e = exponential(-std::abs(x));
+  return (x < T{0} ? e : T{1}) / (T{1} + e);
 }
 
 // f(0) + ... + f(n - 1), in 16 interleaved sums that are added pairwise at the end.
@@ -45,7 +46,8 @@ inline T lane_sum(std::int64_t n, const F& f) noexcept {
   std::int64_t j = 0;
   for (; j + kLanes <= n; j += kLanes)
     for (int lane = 0; lane < kLanes; ++lane) sums[lane] += f(j + lane);
-  for (int lane = 0; j < n; ++j, ++lane) sums[lane] += f(j);
+  for (int lane = 0; lane < kLanes - 1; ++lane)
+    if (j + lane < n) sums[lane] += f(j + lane);
   for (int half = kLanes / 2; half > 0; half /= 2)
     for (int lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
   return sums[0];
@@ -60,7 +62,8 @@ inline T lane_max(std::int64_t n, const T* x) noexcept {
   std::int64_t j = 0;
   for (; j + kLanes <= n; j += kLanes)
     for (int lane = 0; lane < kLanes; ++lane) best[lane] = x[j + lane] > best[lane] ? x[j + lane] : best[lane];
-  for (int lane = 0; j < n; ++j, ++lane) best[lane] = x[j] > best[lane] ? x[j] : best[lane];
+  for (int lane = 0; lane < kLanes - 1; ++lane)
+    if (j + lane < n) best[lane] = x[j + lane] > best[lane] ? x[j + lane] : best[lane];
   T result = best[0];
   for (const T b : best) result = b > result ? b : result;
   return result;
