@@ -49,29 +49,29 @@ enum class AttentionPath : std::uint8_t {
 struct AttentionOptions {
   bool causal = false;
   Alignment alignment = Alignment::none;
-  std::vector<std::int64_t> start;       // [batch], or [1] for all; with Alignment::start only; may be negative
+  std::vector<std::int64_t> start = {};  // [batch], or [1] for all; with Alignment::start only; may be negative
   std::int64_t window_left = -1;         // keys before the position that may be read; -1: all, 0: none
   std::int64_t window_right = -1;        // keys after it
-  ConstView mask;                        // bool (true: may read) or floating (added); broadcasts to
+  ConstView mask = {};                   // bool (true: may read) or floating (added); broadcasts to
                                          // [batch, n_head, q_len, kv_len]: each axis full or 1, leading ones may lack
-  std::vector<std::int64_t> q_lengths;   // [batch] or empty
-  std::vector<std::int64_t> kv_lengths;  // [batch] or empty
-  std::optional<double> scale;           // default 1 / sqrt(d_k)
-  double softcap = 0;                    // 0: off
-  ConstView alibi_slopes;                // [n_head], floating
-  ConstView sinks;                       // [n_head], floating: a logit in the denominator that reads no value
-  bool require_readable_key = false;     // a row with nothing to read is an error (rows past q_lengths are exempt)
-  std::int64_t first_key = 0;            // the absolute position of key 0 (a rolled cache): where sums are split is
-                                         // counted from position 0, so that decoding keeps the bits of a full pass;
-                                         // it moves neither masks nor alignment
+  std::vector<std::int64_t> q_lengths = {};   // [batch] or empty
+  std::vector<std::int64_t> kv_lengths = {};  // [batch] or empty
+  std::optional<double> scale = {};           // default 1 / sqrt(d_k)
+  double softcap = 0;                         // 0: off
+  ConstView alibi_slopes = {};                // [n_head], floating
+  ConstView sinks = {};                       // [n_head], floating: a logit in the denominator that reads no value
+  bool require_readable_key = false;          // a row with nothing to read is an error (rows past q_lengths are exempt)
+  std::int64_t first_key = 0;  // the absolute position of key 0 (a rolled cache): where sums are split is
+                               // counted from position 0, so that decoding keeps the bits of a full pass;
+                               // it moves neither masks nor alignment
   AttentionPath path = AttentionPath::automatic;
 };
 
 // out has v's type or f32 (f64 where the inputs are). Optional results, empty view = not wanted, f32 (f64):
 struct AttentionResults {
-  View out;    // [batch, n_head, q_len, d_v]
-  View lse;    // [batch, n_head, q_len]           natural logarithm of the softmax's denominator
-  View probs;  // [batch, n_head, q_len, kv_len]   exp(scores - lse)
+  View out = {};    // [batch, n_head, q_len, d_v]
+  View lse = {};    // [batch, n_head, q_len]           natural logarithm of the softmax's denominator
+  View probs = {};  // [batch, n_head, q_len, kv_len]   exp(scores - lse)
 };
 
 void attention(const ConstView& q, const ConstView& k, const ConstView& v, const AttentionOptions& options,
@@ -83,21 +83,21 @@ Tensor attention(const ConstView& q, const ConstView& k, const ConstView& v, con
 // The matrices between q, k and out, for people who look inside; each [batch, n_head, q_len, kv_len], f32 (f64), empty
 // view = not wanted. Always computed by the reference path. Memory O(q_len * kv_len).
 struct AttentionSteps {
-  View scores;      // (q . k) * scale
-  View softcapped;  // after the softcap (the same without one)
-  View masked;      // with mask and ALiBi added, -inf where reading is not allowed
-  View probs;
+  View scores = {};      // (q . k) * scale
+  View softcapped = {};  // after the softcap (the same without one)
+  View masked = {};      // with mask and ALiBi added, -inf where reading is not allowed
+  View probs = {};
 };
 void attention_steps(const ConstView& q, const ConstView& k, const ConstView& v, const AttentionOptions& options,
                      const AttentionSteps& steps);
 
 // Gradients, f32 (f64 where the inputs are) or the inputs' type. Empty view = not wanted. Overwritten, not added to.
 struct AttentionGradients {
-  View dq;      // as q
-  View dk;      // as k, summed over the query heads that share it
-  View dv;      // as v
-  View dmask;   // as the floating mask, summed over the axes along which it was broadcast
-  View dsinks;  // [n_head]
+  View dq = {};      // as q
+  View dk = {};      // as k, summed over the query heads that share it
+  View dv = {};      // as v
+  View dmask = {};   // as the floating mask, summed over the axes along which it was broadcast
+  View dsinks = {};  // [n_head]
 };
 
 // out and lse are what attention() gave for the same inputs and options; dout is the gradient of the loss with respect
