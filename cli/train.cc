@@ -27,13 +27,21 @@ using qkv::FileError;
 constexpr std::int64_t kSmallText = 256 * 1024;  // bytes; below it bytes are the tokens
 constexpr std::int64_t kDefaultBpe = 4096;
 
-// What the run was asked to be, without the vocabulary's size, which the tokenizer gives.
-qkv::ModelConfig asked_model(const TrainSettings& settings, std::int64_t vocab_size) {
-  qkv::ModelConfig config;
-  if (!settings.preset.empty()) config = qkv::preset(settings.preset);
-  settings.apply(config);
-  config.vocab_size = vocab_size;
-  return config.resolved();
+// Sizes that follow from others by the usual rule, set back to "derive it", so that they follow a change.
+qkv::ModelConfig with_derived_sizes_free(qkv::ModelConfig config) {
+  if (config.v_head_dim == config.head_dim) config.v_head_dim = 0;
+  if (config.head_dim * config.n_head == config.d_model) config.head_dim = 0;
+  if (config.n_kv_head == config.n_head) config.n_kv_head = 0;
+  if (config.d_ff == 4 * config.d_model) config.d_ff = 0;
+  return config;
+}
+
+// What the run was asked to be, on top of `base`; the vocabulary's size comes from the tokenizer.
+qkv::ModelConfig asked_model(const TrainSettings& settings, qkv::ModelConfig base, std::int64_t vocab_size) {
+  if (!settings.preset.empty()) base = with_derived_sizes_free(qkv::preset(settings.preset));
+  settings.apply(base);
+  base.vocab_size = vocab_size;
+  return base.resolved();
 }
 
 // SIZE of "bpe:SIZE".
@@ -118,7 +126,7 @@ qkv::Trainer start(const TrainSettings& settings) {
   qkv::validate(config);
   const qkv::Corpus corpus = qkv::Corpus::read(settings.data, settings.validation_fraction);
   const std::string spec = tokenizer_spec(settings, corpus.training_bytes() + corpus.validation_bytes());
-  const std::int64_t ctx_len = asked_model(settings, 257).ctx_len;  // refuses what cannot be before the long work
+  const std::int64_t ctx_len = asked_model(settings, {}, 257).ctx_len;  // refuses what cannot be before the long work
   if (spec == "bytes" && corpus.training_bytes() <= ctx_len) {
     throw FileError(settings.data.front(), fmt::format("expected at least {} bytes of training text, one window of "
                                                        "ctx_len {} and the token after it; found {}",
@@ -127,7 +135,7 @@ qkv::Trainer start(const TrainSettings& settings) {
   qkv::Tokenizer tokenizer = make_tokenizer(spec, corpus);
   FreshDirectory directory(settings.out);
   qkv::TokenDataset data = tokenize(corpus, tokenizer, settings.out + "/tokens.bin");
-  qkv::Model model(asked_model(settings, tokenizer.size()), config.seed);
+  qkv::Model model(asked_model(settings, {}, tokenizer.size()), config.seed);
   qkv::Trainer trainer(std::move(model), std::move(tokenizer), std::move(data), config);
   trainer.save(settings.out);  // from here on there is something to resume
   directory.keep();
@@ -150,18 +158,19 @@ qkv::TokenDataset data_to_resume(const TrainSettings& settings) {
 }
 
 void check_same_model(const TrainSettings& settings, const qkv::Trainer& trainer, const qkv::ModelConfig& stored) {
-  qkv::ModelConfig asked = stored;
-  if (!settings.preset.empty()) asked = qkv::preset(settings.preset);
-  settings.apply(asked);
-  asked.vocab_size = stored.vocab_size;
-  if (asked.resolved() != stored.resolved())
+  const qkv::ModelConfig asked = asked_model(settings, with_derived_sizes_free(stored), stored.vocab_size);
+  if (asked != stored.resolved())
     throw UsageError("a run's model cannot change; leave out the model options, or start a new run");
   if (settings.tokenizer.empty()) return;
   const std::int64_t size = trainer.tokenizer().size();
-  const auto wanted = bpe_size(settings.tokenizer);
-  const bool fits = settings.tokenizer == "bytes" ? size == 257
-                    : wanted                      ? size <= *wanted
-                                                  : qkv::Tokenizer::load(settings.tokenizer).size() == size;
+  bool fits = false;
+  if (settings.tokenizer == "bytes") {
+    fits = size == 257;
+  } else if (const auto wanted = bpe_size(settings.tokenizer)) {
+    fits = size == *wanted || (257 < size && size < *wanted);  // a short text gives fewer
+  } else {
+    fits = size == qkv::Tokenizer::load(settings.tokenizer).size();
+  }
   if (!fits) throw UsageError("a run's tokenizer cannot change; leave out --tokenizer, or start a new run");
 }
 

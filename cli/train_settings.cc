@@ -54,28 +54,39 @@ void add_choice(CLI::App& command, std::vector<std::function<void(Config&)>>& va
 void add_data_options(CLI::App& command, TrainSettings& s) {
   const std::string group = "Data and run";
   command.add_option("--data", s.data, "Text files, in this order")->type_name("FILE...")->group(group);
-  command.add_option("--out,--out-dir", s.out, "Directory of the model and all else")->type_name("DIR")->group(group);
+  command.add_option("--out,--out-dir", s.out, "Directory of the model and all else")
+      ->type_name("DIR")
+      ->take_last()
+      ->group(group);
   command.add_flag("--resume", s.resume, "Go on with the run in the directory, bit for bit")->group(group);
   command.add_option("--config", s.config_file, "TOML or INI file of option names; the command line has precedence")
       ->type_name("FILE")
+      ->take_last()
       ->group(group);
   command
       .add_option("--tokenizer", s.tokenizer,
                   "How text becomes tokens [bpe:4096, or bytes for text below 256 KB; a preset's vocabulary]")
       ->type_name("bytes|bpe:SIZE|FILE")
+      ->take_last()
       ->group(group);
   s.validation_fraction_option =
       command.add_option("--val-fraction", s.validation_fraction, "Share of the text, at its end, kept for validation")
           ->capture_default_str()
+          ->take_last()
           ->group(group);
   command.add_option("--stop-after", s.stop_after, "Save and stop after this step; the schedule still spans --steps")
       ->check(CLI::NonNegativeNumber)
       ->type_name("STEP")
+      ->take_last()
       ->group(group);
-  command.add_option("--sample-prompt", s.sample_prompt, "What samples go on from")->type_name("TEXT")->group(group);
+  command.add_option("--sample-prompt", s.sample_prompt, "What samples go on from")
+      ->type_name("TEXT")
+      ->take_last()
+      ->group(group);
   command.add_option("--sample-tokens", s.sample_tokens, "Tokens of a sample")
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
+      ->take_last()
       ->group(group);
   add_threads_option(command);
 }
@@ -87,6 +98,7 @@ void add_model_options(CLI::App& command, TrainSettings& s) {
   for (const std::string& name : preset_names()) presets += (presets.empty() ? "" : "|") + name;
   command.add_option("--preset", s.preset, "A known shape, which the options below change")
       ->type_name(presets)
+      ->take_last()
       ->group("Model");
   const std::size_t first = command.get_options().size();
   add(command, v, "--n-layer", &C::n_layer, "Blocks")->capture_default_str();

@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""qkv train as people run it: resuming, interrupts, kills, full disks, bad input. Usage: train_cli_test.py QKV"""
+
+import json
+import os
+import pty
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+QKV = None
+SMALL = ["--n-layer", "1", "--n-head", "2", "--d-model", "16", "--ctx-len", "16", "--batch-size", "2", "--tokenizer",
+         "bytes", "--threads", "1", "--sample-interval", "0", "--eval-interval", "10", "--eval-iters", "2"]
+
+
+def text(size):
+    words = ["in", "the", "beginning", "was", "a", "word", "and", "light", "over", "water"]
+    draw = random.Random(1)
+    out = ""
+    while len(out) < size:
+        out += " ".join(draw.choice(words) for _ in range(8)) + ".\n"
+    return out[:size]
+
+
+class TrainTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="qkv-test-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.data = self.write("text.txt", text(6000))
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, content):
+        with open(self.path(name), "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+        return self.path(name)
+
+    def command(self, out, *options, data=None):
+        return [QKV, "train", "--data", data or self.data, "--out", self.path(out), *SMALL, *options]
+
+    def run_qkv(self, command, status=0, **more):
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, **more)
+        done.out, done.err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+        self.assertEqual(done.returncode, status, f"{' '.join(command)}\n{done.out}\n{done.err}")
+        return done
+
+    def train(self, out, *options, status=0, data=None, **more):
+        return self.run_qkv(self.command(out, *options, data=data), status, **more)
+
+    def fails(self, out, *options, says, status=1, data=None, **more):
+        """One line on standard error that starts with the program's name and holds what `says` says."""
+        done = self.train(out, *options, status=status, data=data, **more)
+        lines = [line for line in done.err.splitlines() if line]
+        self.assertEqual(len(lines), 1, done.err)
+        self.assertTrue(lines[0].startswith("qkv: "), lines[0])
+        for piece in [says] if isinstance(says, str) else says:
+            self.assertIn(piece, lines[0])
+        return done
+
+    def read(self, *names):
+        with open(self.path(os.path.join(*names)), "rb") as file:
+            return file.read()
+
+    def assert_same_run(self, a, b):
+        for name in ["model.safetensors", "run_state.safetensors", "best/model.safetensors", "config.json",
+                     "tokenizer.json", "tokens.bin"]:
+            self.assertEqual(self.read(a, name), self.read(b, name), name)
+        self.assertEqual(self.metrics(a), self.metrics(b))
+
+    def metrics(self, out):
+        lines = [json.loads(line) for line in self.read(out, "metrics.jsonl").splitlines()]
+        return [{k: v for k, v in line.items() if k not in ("ms", "tokens_per_s", "peak_fraction")} for line in lines]
+
+
+class Run(TrainTest):
+    def test_leaves_a_model_to_pass_on(self):
+        done = self.train("out", "--steps", "12", "--checkpoint-interval", "5", "--log-interval", "4")
+        self.assertEqual(sorted(os.listdir(self.path("out"))),
+                         ["best", "config.json", "metrics.jsonl", "model.safetensors", "run_state.safetensors",
+                          "tokenizer.json", "tokens.bin"])
+        self.assertEqual(sorted(os.listdir(self.path("out/best"))), ["config.json", "model.safetensors", "tokenizer.json"])
+        steps = [line for line in done.out.splitlines() if line.startswith("step") and "tokens/s" in line]
+        self.assertEqual([int(line.split()[1].split("/")[0]) for line in steps], [1, 4, 8, 12])
+        for piece in ["loss", "grad", "lr", " ms", "tokens/s", "% of peak", "left"]:
+            self.assertIn(piece, steps[0])
+        self.assertIn("bits per byte", done.out)
+        self.assertIn("done: 12 steps", done.out)
+        metrics = [json.loads(line) for line in self.read("out", "metrics.jsonl").splitlines()]
+        self.assertEqual([m["step"] for m in metrics if "loss" in m], list(range(1, 13)))
+        self.assertEqual([m["step"] for m in metrics if "val_loss" in m], [10, 12])
+        self.assertEqual(set(metrics[0]),
+                         {"step", "loss", "grad_norm", "learning_rate", "ms", "tokens_per_s", "peak_fraction"})
+        self.assertLess(abs(metrics[0]["loss"] / 5.549 - 1), 0.02)  # ln 257
+        self.run_qkv([QKV, "generate", "-m", self.path("out"), "-p", "in the", "-n", "5"])
+        self.run_qkv([QKV, "info", "-m", self.path("out/best")])
+
+    def test_is_the_same_at_any_thread_count(self):
+        self.train("one", "--steps", "8")
+        self.run_qkv([a if a != "1" or b != "--threads" else "3"
+                      for b, a in zip([""] + self.command("two"), self.command("two"))] + ["--steps", "8"])
+        self.assertEqual(self.read("one", "model.safetensors"), self.read("two", "model.safetensors"))
+
+    def test_shows_samples(self):
+        command = self.command("out", "--steps", "4", "--sample-prompt", "in the", "--sample-tokens", "7")
+        command[command.index("--sample-interval") + 1] = "2"
+        done = self.run_qkv(command)
+        self.assertIn("sample after step 2:\n  | in the", done.out)
+        self.assertIn("sample after step 4:", done.out)
+
+    def test_shows_a_bar_on_a_terminal(self):
+        leader, follower = pty.openpty()
+        process = subprocess.Popen(self.command("out", "--steps", "200"), stdout=subprocess.DEVNULL, stderr=follower)
+        os.close(follower)
+        seen = b""
+        while True:
+            try:
+                piece = os.read(leader, 4096)
+            except OSError:
+                break
+            if not piece:
+                break
+            seen += piece
+        os.close(leader)
+        self.assertEqual(process.wait(), 0)
+        self.assertIn(b"training [", seen)
+        self.assertIn(b" left", seen)
+
+    def test_learns_its_tokens(self):
+        done = self.train("out", "--steps", "2", "--tokenizer", "bpe:280")
+        self.assertIn("BPE of 280 tokens", done.out)
+        with open(self.path("out/config.json")) as file:
+            self.assertEqual(json.load(file)["vocab_size"], 280)
+        other = self.train("other", "--steps", "2", "--tokenizer", self.path("out/tokenizer.json"))
+        self.assertIn("vocabulary 280", other.out)
+        self.assertEqual(self.read("out", "model.safetensors"), self.read("other", "model.safetensors"))
+
+    def test_takes_bytes_as_they_come(self):
+        data = self.write("bytes", bytes(range(256)) * 8 + b"\0\0\xff\xfe\xc0\x80")
+        self.train("out", "--steps", "2", data=data)
+        self.train("bpe", "--steps", "2", "--tokenizer", "bpe:270", data=data)
+
+    def test_reads_several_files_and_pipes(self):
+        more = self.write("more.txt", text(300))
+        command = [QKV, "train", "--data", self.data, more, "--out", self.path("out"), *SMALL, "--steps", "1"]
+        self.run_qkv(command)
+        done = subprocess.run(["bash", "-c", 'exec "$0" train --data <(cat "$1") --out "$2" --steps 1 "${@:3}"', QKV,
+                               self.data, self.path("pipe"), *SMALL], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class Resume(TrainTest):
+    RUN = ["--steps", "40", "--checkpoint-interval", "9"]
+
+    def test_seventeen_and_twenty_three_are_forty(self):
+        self.train("straight", *self.RUN)
+        done = self.train("broken", *self.RUN, "--stop-after", "17")
+        self.assertIn("stopped: step 17 is finished and saved", done.out)
+        done = self.train("broken", *self.RUN, "--resume")
+        self.assertIn("resuming after step 17 of 40", done.out)
+        self.assert_same_run("straight", "broken")
+
+    def test_needs_nothing_but_the_directory(self):
+        self.train("straight", *self.RUN)
+        self.train("broken", *self.RUN, "--stop-after", "17")
+        os.rename(self.data, self.path("gone"))
+        self.run_qkv([QKV, "train", "--out", self.path("broken"), "--resume", "-t", "1"])
+        self.assert_same_run("straight", "broken")
+
+    def test_a_constant_rate_goes_on_from_a_shorter_run(self):
+        constant = ["--schedule", "constant", "--warmup-steps", "3"]
+        self.train("straight", "--steps", "40", *constant)
+        self.train("broken", "--steps", "17", *constant)
+        self.train("broken", "--steps", "40", *constant, "--resume")
+        self.assertEqual(self.read("straight", "model.safetensors"), self.read("broken", "model.safetensors"))
+
+    def test_interrupting_finishes_the_step_saves_and_says_so(self):
+        self.train("straight", "--steps", "4000", "--eval-interval", "0")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            out = f"broken{int(number)}"
+            process = subprocess.Popen(self.command(out, "--steps", "4000", "--eval-interval", "0", "--log-interval", "1"),
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for line in process.stdout:
+                if line.startswith(b"step") and b"tokens/s" in line:
+                    break
+            process.send_signal(number)
+            rest, errors = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 0, errors)
+            self.assertIn(b"interrupted: step ", rest)
+            self.assertIn(b"saved in", rest)
+            self.train(out, "--eval-interval", "0", "--resume")
+            self.assertEqual(self.read("straight", "model.safetensors"), self.read(out, "model.safetensors"))
+
+    def test_survives_being_killed_at_any_moment(self):
+        options = ["--steps", "400", "--checkpoint-interval", "1", "--eval-interval", "3"]
+        self.train("straight", *options)
+        draw = random.Random(7)
+        resumed = 0
+        for _ in range(12):
+            more = ["--resume"] if os.path.exists(self.path("killed/run_state.safetensors")) else []
+            resumed += len(more)
+            process = subprocess.Popen(self.command("killed", *options, *more), stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.PIPE)
+            try:
+                _, errors = process.communicate(timeout=0.25 + 0.2 * draw.random())
+                self.assertEqual(process.returncode, 0, errors)
+                break
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+        self.assertGreater(resumed, 0)
+        self.train("killed", *options, "--resume")
+        self.assert_same_run("straight", "killed")
+
+    def test_says_what_cannot_be_resumed(self):
+        self.fails("none", "--steps", "3", "--resume", says="no run to resume")
+        self.train("out", "--steps", "3")
+        other = self.write("other.txt", text(5999))
+        self.fails("out", "--resume", says="is not the text", data=other)
+        self.fails("out", "--resume", "--n-layer", "2", says="model cannot change", status=2)
+        self.fails("out", "--resume", "--tokenizer", "bpe:280", says="tokenizer cannot change", status=2)
+        os.remove(self.path("out/run_state.safetensors"))
+        self.fails("out", "--resume", says="a model but no training state")
+        shutil.copy(self.path("out/model.safetensors"), self.path("out/run_state.safetensors"))
+        self.fails("out", "--resume", says="weights alone")
+
+
+class Options(TrainTest):
+    def config(self, content, *more, out="out"):
+        return [QKV, "train", "--config", self.write("c.toml", content), "--data", self.data, "--out", self.path(out), *more]
+
+    def test_configuration_file_and_command_line_agree(self):
+        self.train("options", "--steps", "5", "--learning-rate", "0.01", "--tied-head")
+        self.run_qkv(self.config("""
+# as nanoGPT has them
+max_iters = 5
+n_layer = 1
+n_head = 2
+n_embd = 16
+block_size = 16
+batch_size = 7
+learning_rate = 0.01
+tokenizer = "bytes"
+tied_head = true
+eval-interval = 10
+eval_iters = 2
+sample_interval = 0
+""", "--batch-size", "2", "--threads", "1"))
+        self.assert_same_run("options", "out")
+
+    def test_underscores_and_aliases(self):
+        self.train("dashes", "--steps", "3", "--warmup-steps", "2", "--grad-accum", "2")
+        self.train("aliases", "--max_iters=3", "--warmup_iters", "2", "--gradient_accumulation_steps", "2")
+        self.assert_same_run("dashes", "aliases")
+
+    def test_mistakes_in_the_file_are_named(self):
+        for content, says in [("nonsense = 3\n", "nonsense"), ("steps = many\n", "many"),
+                              ("[model]\nn_layer = 1\n", "model.n_layer"), ("schedule = \"steep\"\n", "steep")]:
+            done = self.run_qkv(self.config(content), status=2)
+            self.assertIn(says, done.err)
+            self.assertIn("c.toml", done.err)
+        self.run_qkv([QKV, "train", "--config", self.path("missing"), "--data", self.data, "--out", self.path("x")], 1)
+        self.assertFalse(os.path.exists(self.path("out")))
+
+    def test_explicit_options_change_a_preset(self):
+        self.train("out", "--preset", "andrea-12m", "--steps", "1", "--activation", "gelu", "--d-ff", "24")
+        with open(self.path("out/config.json")) as file:
+            config = json.load(file)
+        self.assertEqual((config["n_layer"], config["d_ff"], config["activation"]), (1, 24, "gelu"))
+
+    def test_usage_errors(self):
+        self.fails("out", "--steps", "x", says="x", status=2)
+        self.fails("out", "--schedule", "steep", says="steep", status=2)
+        self.fails("out", "--preset", "andrea-9m", says="andrea-9m")
+        self.fails("out", "--frobnicate", says="frobnicate", status=2)
+        self.fails("out", "--tokenizer", "bpe:12", says="bpe:12", status=2)
+        self.run_qkv([QKV, "train", "--out", self.path("out")], 2)
+        self.run_qkv([QKV, "train", "--data", self.data], 2)
+
+
+class BadInput(TrainTest):
+    def test_files(self):
+        self.fails("out", "--steps", "1", says="missing.txt: ", data=self.path("missing.txt"))
+        self.fails("out", "--steps", "1", says="empty.txt: ", data=self.write("empty.txt", ""))
+        self.fails("out", "--steps", "1", says=self.folder, data=self.folder)
+        self.assertFalse(os.path.exists(self.path("out")))
+
+    def test_short_text(self):
+        for size in (5, 16, 17):  # a context of 16; 17 bytes leave 16 to train on
+            self.fails("out", "--steps", "1", says="17", data=self.write("short", text(size)))
+        self.assertFalse(os.path.exists(self.path("out")))
+        self.fails("out", "--steps", "1", "--tokenizer", "bpe:280", says="17", data=self.write("short", "a word " * 6))
+        self.assertFalse(os.path.exists(self.path("out")))
+        done = self.train("out", "--steps", "2", "--val-fraction", "0", data=self.write("short", text(17)))
+        self.assertIn("no validation text", done.out)
+
+    def test_impossible_configurations(self):
+        self.fails("out", "--d-model", "17", says=["d_model", "17"])
+        self.fails("out", "--n-kv-head", "3", says="n_kv_head")
+        self.fails("out", "--steps", "0", says="steps")
+        self.fails("out", "--beta1", "1", says="beta1")
+        self.fails("out", "--val-fraction", "1", says="validation fraction")
+        self.assertFalse(os.path.exists(self.path("out")))
+
+    def test_existing_directories(self):
+        self.train("out", "--steps", "2")
+        before = self.read("out", "run_state.safetensors")
+        self.fails("out", "--steps", "2", says=["out", "--resume"])
+        self.assertEqual(self.read("out", "run_state.safetensors"), before)
+        os.mkdir(self.path("other"))
+        self.write("other/novel.txt", "precious")
+        self.fails("other", "--steps", "2", says="other")
+        self.assertEqual(os.listdir(self.path("other")), ["novel.txt"])
+        self.write("file", "x")
+        self.fails("file", "--steps", "2", says="file")
+
+    def test_a_full_disk_loses_nothing(self):
+        self.train("out", "--steps", "20", "--checkpoint-interval", "2", "--stop-after", "6")
+        before = {name: self.read("out", name) for name in ("run_state.safetensors", "config.json", "tokenizer.json")}
+        size = os.path.getsize(self.path("out/run_state.safetensors"))
+
+        def limit():  # no file may grow past this: writing the state fails as it does on a full disk
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, size // 2))
+
+        self.fails("out", "--resume", says="run_state.safetensors", preexec_fn=limit, restore_signals=False)
+        for name, content in before.items():
+            self.assertEqual(self.read("out", name), content, name)
+        self.assertEqual([name for name in os.listdir(self.path("out")) if name.endswith(".tmp")], [])
+        self.train("out", "--resume")
+        self.train("straight", "--steps", "20", "--checkpoint-interval", "2")
+        self.assert_same_run("straight", "out")
+        self.fails("fresh", "--steps", "2", says="run_state.safetensors", preexec_fn=limit, restore_signals=False)
+        self.assertFalse(os.path.exists(self.path("fresh")))
+
+    def test_a_loss_that_turns_nan(self):
+        done = self.fails("out", "--steps", "40", "--learning-rate", "1e38", "--grad-clip", "0", "--warmup-steps", "0",
+                          says=["NaN", "step ", "checkpoint of step"])
+        self.assertIn("skipped", done.out)
+        self.run_qkv([QKV, "info", "-m", self.path("out")])
+
+
+if __name__ == "__main__":
+    QKV = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=1)
