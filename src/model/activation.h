@@ -10,7 +10,6 @@
 
 #include <cstdint>
 
-#include "core/parallel.h"
 #include "model/elementary.h"
 #include "qkv/model.h"
 
@@ -19,32 +18,25 @@ namespace qkv {
 inline constexpr double kGeluSlope = 1.5957691216057308;  // 2 sqrt(2 / pi)
 inline constexpr double kGeluCubic = 0.044715;
 
-template <class T, class F>
-void for_elements(std::int64_t size, const F& f) {
-  parallel_ranges(size, 8192, [&f](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) f(i);
-  });
-}
-
 // gate [size] (swiglu only, else null), up [size] -> a [size]; a may be up.
 template <class T>
 void activation_forward(Activation kind, std::int64_t size, const T* gate, const T* up, T* a) {
   switch (kind) {
     case Activation::relu:
       // NaN stays NaN: it is not below 0.
-      return for_elements<T>(size, [=](std::int64_t i) { a[i] = up[i] < T{0} ? T{0} : up[i]; });
+      return for_elements(size, [=](std::int64_t i) { a[i] = up[i] < T{0} ? T{0} : up[i]; });
     case Activation::relu2:
-      return for_elements<T>(size, [=](std::int64_t i) {
+      return for_elements(size, [=](std::int64_t i) {
         const T r = up[i] < T{0} ? T{0} : up[i];
         a[i] = r * r;
       });
     case Activation::gelu:
-      return for_elements<T>(size, [=](std::int64_t i) {
+      return for_elements(size, [=](std::int64_t i) {
         const T u = up[i];
         a[i] = u * sigmoid(static_cast<T>(kGeluSlope) * (u + static_cast<T>(kGeluCubic) * u * u * u));
       });
     case Activation::swiglu:
-      return for_elements<T>(size, [=](std::int64_t i) { a[i] = gate[i] * sigmoid(gate[i]) * up[i]; });
+      return for_elements(size, [=](std::int64_t i) { a[i] = gate[i] * sigmoid(gate[i]) * up[i]; });
   }
 }
 
@@ -58,17 +50,17 @@ void activation_backward(Activation kind, std::int64_t size, const T* gate, cons
                          T* dup) {
   switch (kind) {
     case Activation::relu:
-      return for_elements<T>(size, [=](std::int64_t i) { dup[i] = up[i] > T{0} ? da[i] : T{0}; });
+      return for_elements(size, [=](std::int64_t i) { dup[i] = up[i] > T{0} ? da[i] : T{0}; });
     case Activation::relu2:
-      return for_elements<T>(size, [=](std::int64_t i) { dup[i] = up[i] > T{0} ? T{2} * up[i] * da[i] : T{0}; });
+      return for_elements(size, [=](std::int64_t i) { dup[i] = up[i] > T{0} ? T{2} * up[i] * da[i] : T{0}; });
     case Activation::gelu:
-      return for_elements<T>(size, [=](std::int64_t i) {
+      return for_elements(size, [=](std::int64_t i) {
         constexpr T kSlope = static_cast<T>(kGeluSlope), kCubic = static_cast<T>(kGeluCubic);
         const T u = up[i], s = sigmoid(kSlope * (u + kCubic * u * u * u));
         dup[i] = da[i] * (s + u * s * (T{1} - s) * kSlope * (T{1} + T{3} * kCubic * u * u));
       });
     case Activation::swiglu:
-      return for_elements<T>(size, [=](std::int64_t i) {
+      return for_elements(size, [=](std::int64_t i) {
         const T g = gate[i], u = up[i], d = da[i], s = sigmoid(g);
         dgate[i] = d * u * s * (T{1} + g * (T{1} - s));
         dup[i] = d * g * s;

@@ -18,7 +18,7 @@ struct Exponentials {
 template <class T>
 Exponentials<T> shifted_exponentials(std::int64_t n, const T* x, T* e) noexcept {
   const T largest = lane_max(n, x);
-  for (std::int64_t j = 0; j < n; ++j) e[j] = exponential(x[j] - largest);
+  for_elements_of_row(n, [=](std::int64_t j) { e[j] = exponential(x[j] - largest); });
   return {lane_sum<T>(n, [=](std::int64_t j) { return e[j]; }), largest};
 }
 

@@ -8,7 +8,26 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/parallel.h"
+
 namespace qkv {
+
+// f(0) ... f(size - 1), where f(i) may read and write element i of arrays and no other, so that a result may stand
+// where an argument did.
+template <class F>
+inline void for_elements_of_row(std::int64_t size, const F& f) noexcept {
+#pragma omp simd
+  for (std::int64_t i = 0; i < size; ++i) f(i);
+}
+
+// The same, on all threads.
+template <class F>
+void for_elements(std::int64_t size, const F& f) {
+  parallel_ranges(size, 8192, [&f](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) f(i);
+  });
+}
 
 // e^x for x up to 88; f32 within 2 units in the last place. Below -87.33 the result is 0; NaN is NaN.
 inline float exponential(float x) noexcept {

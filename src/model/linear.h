@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "linalg/gemm.h"
+#include "model/elementary.h"
 #include "model/sequences.h"
 
 namespace qkv {
@@ -48,9 +49,7 @@ void linear_backward_weights(const Sequences& s, std::int64_t in, std::int64_t o
 // out = a + c, each [size]; out may be a or c.
 template <class T>
 void add(std::int64_t size, const T* a, const T* c, T* out) {
-  parallel_ranges(size, 16384, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) out[i] = a[i] + c[i];
-  });
+  for_elements(size, [=](std::int64_t i) { out[i] = a[i] + c[i]; });
 }
 
 }  // namespace qkv

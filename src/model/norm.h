@@ -59,9 +59,9 @@ void norm_backward_input(Norm kind, std::int64_t rows, std::int64_t d, const T* 
       const T along = lane_sum<T>(d, [=](std::int64_t j) { return dxhat(j) * xhat(j); }) / size;
       const T shift = kind == Norm::layernorm ? lane_sum<T>(d, dxhat) / size : T{0};
       if (add)
-        for (std::int64_t j = 0; j < d; ++j) dxi[j] += inverse * (dxhat(j) - shift - xhat(j) * along);
+        for_elements_of_row(d, [=](std::int64_t j) { dxi[j] += inverse * (dxhat(j) - shift - xhat(j) * along); });
       else
-        for (std::int64_t j = 0; j < d; ++j) dxi[j] = inverse * (dxhat(j) - shift - xhat(j) * along);
+        for_elements_of_row(d, [=](std::int64_t j) { dxi[j] = inverse * (dxhat(j) - shift - xhat(j) * along); });
     }
   });
 }
