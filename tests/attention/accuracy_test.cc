@@ -20,17 +20,37 @@ double unit_in_the_last_place(double x) {
   return static_cast<double>(std::nextafter(f, std::numeric_limits<float>::infinity()) - f);
 }
 
-void expect_accurate(const char* name, const ConstView& exact, const ConstView& naive, const ConstView& fast) {
-  const std::vector<double> e = values(exact), n = values(naive), f = values(fast);
-  double largest = 0, naive_error = 0, fast_error = 0;
-  for (std::size_t x = 0; x < e.size(); ++x) {
-    ASSERT_EQ(std::isnan(n[x]), std::isnan(f[x])) << name << "[" << x << "]";
-    if (std::isnan(n[x]) || std::isinf(e[x])) continue;
-    largest = std::max(largest, std::abs(e[x]));
-    naive_error = std::max(naive_error, std::abs(n[x] - e[x]));
-    fast_error = std::max(fast_error, std::abs(f[x] - e[x]));
+// The largest errors seen over some inputs of one kind: one input alone would compare two accidents.
+class Rule {
+ public:
+  // `allowance`: what rounding of the values that the backward pass is handed (out and lse, in f32) may cost.
+  void add(const ConstView& exact, const ConstView& naive, const ConstView& fast, double allowance = 0) {
+    const std::vector<double> e = values(exact), n = values(naive), f = values(fast);
+    for (std::size_t x = 0; x < e.size(); ++x) {
+      ASSERT_EQ(std::isnan(n[x]), std::isnan(f[x])) << name_ << "[" << x << "]";
+      if (std::isnan(n[x]) || std::isinf(e[x])) continue;
+      largest_ = std::max(largest_, std::abs(e[x]));
+      naive_ = std::max(naive_, std::abs(n[x] - e[x]));
+      fast_ = std::max(fast_, std::abs(f[x] - e[x]));
+    }
+    allowance_ = std::max(allowance_, allowance);
   }
-  EXPECT_LE(fast_error, 2 * naive_error + unit_in_the_last_place(largest)) << name << ", naive " << naive_error;
+  explicit Rule(const char* name) : name_(name) {}
+  ~Rule() {
+    EXPECT_LE(fast_, 2 * naive_ + unit_in_the_last_place(largest_) + allowance_)
+        << name_ << ": naive error " << naive_ << ", allowance " << allowance_ << ", largest value " << largest_;
+  }
+
+ private:
+  const char* name_;
+  double largest_ = 0, naive_ = 0, fast_ = 0, allowance_ = 0;
+};
+
+double largest(const ConstView& view) {
+  double most = 0;
+  for (double x : values(view))
+    if (std::isfinite(x)) most = std::max(most, std::abs(x));
+  return most;
 }
 
 struct Inputs {
@@ -38,32 +58,56 @@ struct Inputs {
   AttentionOptions options;
 };
 
-Inputs random_inputs(std::int64_t q_len, std::int64_t kv_len, std::int64_t d, double deviation = 1) {
-  return {random({1, 2, q_len, d}, 1, DType::f32, deviation),
-          random({1, 1, kv_len, d}, 2, DType::f32, deviation),
-          random({1, 1, kv_len, d}, 3, DType::f32, deviation),
-          random({1, 2, q_len, d}, 4, DType::f32, deviation),
+Inputs random_inputs(std::uint64_t seed, std::int64_t q_len, std::int64_t kv_len, std::int64_t d,
+                     double deviation = 1) {
+  return {random({1, 2, q_len, d}, seed, DType::f32, deviation),
+          random({1, 1, kv_len, d}, seed + 1000, DType::f32, deviation),
+          random({1, 1, kv_len, d}, seed + 2000, DType::f32, deviation),
+          random({1, 2, q_len, d}, seed + 3000, DType::f32, deviation),
           {},
           {}};
 }
 
-void expect_rule(Inputs& in) {
-  if (in.mask.raw()) in.options.mask = in.mask;
-  const auto wide = [](const Tensor& t) { return converted(t, DType::f64); };
-  const Tensor q = wide(in.q), k = wide(in.k), v = wide(in.v), dout = wide(in.dout);
-  const Forward exact = forward(q, k, v, in.options);
-  const Backward exact_b = backward(q, k, v, exact, dout, in.options);
-  in.options.path = AttentionPath::reference;
-  const Forward naive = forward(in.q, in.k, in.v, in.options);
-  const Backward naive_b = backward(in.q, in.k, in.v, naive, in.dout, in.options);
-  in.options.path = AttentionPath::tiled;
-  const Forward fast = forward(in.q, in.k, in.v, in.options);
-  const Backward fast_b = backward(in.q, in.k, in.v, fast, in.dout, in.options);
-  expect_accurate("out", exact.out, naive.out, fast.out);
-  expect_accurate("lse", exact.lse, naive.lse, fast.lse);
-  expect_accurate("dq", exact_b.dq, naive_b.dq, fast_b.dq);
-  expect_accurate("dk", exact_b.dk, naive_b.dk, fast_b.dk);
-  expect_accurate("dv", exact_b.dv, naive_b.dv, fast_b.dv);
+struct Rules {
+  Rule out{"out"}, lse{"lse"}, dq{"dq"}, dk{"dk"}, dv{"dv"};
+
+  void add(Inputs& in) {
+    if (in.mask.raw()) in.options.mask = in.mask;
+    in.options.path = AttentionPath::automatic;
+    const auto wide = [](const Tensor& t) { return converted(t, DType::f64); };
+    const Tensor q = wide(in.q), k = wide(in.k), v = wide(in.v), dy = wide(in.dout);
+    const Forward exact = forward(q, k, v, in.options);
+    const Backward exact_b = backward(q, k, v, exact, dy, in.options);
+    in.options.path = AttentionPath::reference;
+    const Forward naive = forward(in.q, in.k, in.v, in.options);
+    const Backward naive_b = backward(in.q, in.k, in.v, naive, in.dout, in.options);
+    in.options.path = AttentionPath::tiled;
+    const Forward fast = forward(in.q, in.k, in.v, in.options);
+    const Backward fast_b = backward(in.q, in.k, in.v, fast, in.dout, in.options);
+    out.add(exact.out, naive.out, fast.out);
+    lse.add(exact.lse, naive.lse, fast.lse);
+    // dscores = probs * (dout . v - D): both terms are sums of d products, and D comes from the rounded out. A rounded
+    // lse moves a row's probabilities together; where it is large a path has to do better than that.
+    // (With the default scale the root of d products in a sum cancels against 1 / sqrt(d).)
+    const double scores = 0x1p-23 * largest(dy) * largest(v);
+    const double queries = std::sqrt(static_cast<double>(2 * q.shape()[2]));
+    dq.add(exact_b.dq, naive_b.dq, fast_b.dq, scores * largest(k));
+    dk.add(exact_b.dk, naive_b.dk, fast_b.dk, scores * largest(q) * queries);
+    dv.add(exact_b.dv, naive_b.dv, fast_b.dv, 0x1p-24 * std::min(largest(exact.lse), 32.0) * largest(dy));
+  }
+};
+
+constexpr std::uint64_t kSeeds = 6;
+
+// The rule over a few seeds of inputs that `change` makes special.
+template <class Change>
+void expect_rule(std::int64_t q_len, std::int64_t kv_len, std::int64_t d, double deviation, const Change& change) {
+  Rules rules;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Inputs in = random_inputs(seed, q_len, kv_len, d, deviation);
+    change(in);
+    rules.add(in);
+  }
 }
 
 TEST(Accuracy, AwkwardLengths) {
@@ -71,10 +115,13 @@ TEST(Accuracy, AwkwardLengths) {
   for (const auto& [q_len, kv_len] : lengths) {
     for (bool causal : {false, true}) {
       SCOPED_TRACE(std::to_string(q_len) + " x " + std::to_string(kv_len) + (causal ? " causal" : ""));
-      Inputs in = random_inputs(q_len, kv_len, q_len > 1000 ? 16 : 64);
-      in.options.causal = causal;
-      in.options.alignment = Alignment::bottom_right;
-      expect_rule(in);
+      Rules rules;
+      for (std::uint64_t seed = 0; seed < (q_len > 1000 ? 1 : kSeeds); ++seed) {
+        Inputs in = random_inputs(seed, q_len, kv_len, q_len > 1000 ? 16 : 64);
+        in.options.causal = causal;
+        in.options.alignment = Alignment::bottom_right;
+        rules.add(in);
+      }
     }
   }
 }
@@ -82,61 +129,53 @@ TEST(Accuracy, AwkwardLengths) {
 TEST(Accuracy, EveryHeadDimensionNearAVector) {
   for (std::int64_t d : {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 80, 83, 128, 200, 512}) {
     SCOPED_TRACE(d);
-    Inputs in = random_inputs(50, 70, d);
-    expect_rule(in);
+    expect_rule(50, 70, d, 1, [](Inputs&) {});
   }
 }
 
 TEST(Accuracy, HugeLogits) {
-  Inputs in = random_inputs(60, 150, 32);
-  for (float* x = in.q.data(); x != in.q.data() + in.q.size(); ++x) *x *= 100;
-  expect_rule(in);
+  expect_rule(60, 150, 32, 1, [](Inputs& in) {
+    for (float* x = in.q.data(); x != in.q.data() + in.q.size(); ++x) *x *= 100;
+  });
 }
 
 TEST(Accuracy, InputsTimesAThousand) {
-  Inputs in = random_inputs(60, 150, 32, 1000);
-  expect_rule(in);
+  expect_rule(60, 150, 32, 1000, [](Inputs&) {});
 }
 
 TEST(Accuracy, DenormalInputs) {
-  Inputs in = random_inputs(60, 150, 32, 1e-39);
-  expect_rule(in);
+  expect_rule(60, 150, 32, 1e-39, [](Inputs&) {});
 }
 
 TEST(Accuracy, OneTileHighAndTheNextLow) {
-  Inputs in = random_inputs(60, 200, 16);
-  in.mask = Tensor({200});
-  for (std::int64_t j = 0; j < 200; ++j) in.mask.data()[j] = j / 64 % 2 ? -200.0F : 200.0F;
-  expect_rule(in);
-  for (std::int64_t j = 0; j < 200; ++j) in.mask.data()[j] = j / 64 % 2 ? 200.0F : -200.0F;
-  expect_rule(in);
+  for (float first : {200.0F, -200.0F}) {
+    expect_rule(60, 200, 16, 1, [first](Inputs& in) {
+      in.mask = Tensor({200});
+      for (std::int64_t j = 0; j < 200; ++j) in.mask.data()[j] = j / 64 % 2 ? -first : first;
+    });
+  }
 }
 
 TEST(Accuracy, AllScoresVeryLow) {
-  Inputs in = random_inputs(60, 150, 16);
-  in.mask = make({}, {-20000});
-  expect_rule(in);
+  expect_rule(60, 150, 16, 1, [](Inputs& in) { in.mask = make({}, {-20000}); });
 }
 
 TEST(Accuracy, RowOfTheLowestFloat) {
-  Inputs in = random_inputs(60, 150, 16);
-  in.mask = make({}, {kLowest});
-  expect_rule(in);
+  expect_rule(60, 150, 16, 1, [](Inputs& in) { in.mask = make({}, {kLowest}); });
 }
 
 TEST(Accuracy, RisingScoresMoveTheMaximumInEveryTile) {
-  Inputs in = random_inputs(60, 300, 16);
-  in.mask = Tensor({300});
-  for (std::int64_t j = 0; j < 300; ++j) in.mask.data()[j] = 0.5F * static_cast<float>(j);
-  expect_rule(in);
+  expect_rule(60, 300, 16, 1, [](Inputs& in) {
+    in.mask = Tensor({300});
+    for (std::int64_t j = 0; j < 300; ++j) in.mask.data()[j] = 0.5F * static_cast<float>(j);
+  });
 }
 
 TEST(Accuracy, Infinities) {
-  Inputs in = random_inputs(5, 150, 4);
-  in.k.data()[100 * 4] = INFINITY;
-  expect_rule(in);
-  in.v.data()[20 * 4] = -INFINITY;
-  expect_rule(in);
+  expect_rule(5, 150, 4, 1, [](Inputs& in) {
+    in.k.data()[100 * 4] = INFINITY;
+    in.v.data()[20 * 4] = -INFINITY;
+  });
 }
 
 // Products of 40 * 40 * 64 pass the largest f16 before the scale makes them small: sums are f32.

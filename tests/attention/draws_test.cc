@@ -123,7 +123,7 @@ TEST(Draws, AllOptionsAgreeWithTheEquations) {
       Comparison(c, path, c.dtype, draw).compare(expected);
     }
   }
-  set_num_threads(0);
+  set_num_threads(1);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "kernels/kernels.h"
+#include "qkv/threads.h"
 
 namespace {
 constexpr int kSkipped = 77;
@@ -17,6 +18,7 @@ constexpr int kSkipped = 77;
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   const char* forced = std::getenv("QKV_KERNELS");
+  qkv::set_num_threads(1);  // most problems here are tiny; tests of threads set their own number
   try {
     const std::string used(qkv::kernels().name);
     std::printf("Kernels: %s%s\n", used.c_str(), forced ? " (forced)" : "");
