@@ -71,7 +71,17 @@ Poisons take_poisons(const std::uint16_t* x, std::int64_t ldx, int n, std::int64
   return poisons;
 }
 
+bool keys_finite(const KeyTile& t, const TilePlan& plan) noexcept {
+  return plan.bf16 ? plan.table.all_finite_bf16(t.k16, t.ldk, t.n, plan.p.d_k)
+                   : plan.table.all_finite(t.k, t.ldk, t.n, plan.p.d_k);
+}
+
 }  // namespace
+
+bool values_finite(const KeyTile& t, const TilePlan& plan) noexcept {
+  return plan.bf16 ? plan.table.all_finite_bf16(t.v16, t.ldv, t.n, plan.p.d_v)
+                   : plan.table.all_finite(t.v, t.ldv, t.n, plan.p.d_v);
+}
 
 KeyTile load_keys(const TilePlan& plan, std::int64_t b, std::int64_t kv_head, std::int64_t j0, std::int64_t j1,
                   KeyUse use, Scratch& scratch) noexcept {
@@ -83,6 +93,7 @@ KeyTile load_keys(const TilePlan& plan, std::int64_t b, std::int64_t kv_head, st
   if (!plan.bf16) {
     t.k = rows_of(p.k, offset(p.k), t.n, p.d_k, use == KeyUse::backward ? round_up(p.d_k, 8) : p.d_k, scratch.k, t.ldk);
     if (use != KeyUse::scores) t.v = rows_of(p.v, offset(p.v), t.n, p.d_v, round_up(p.d_v, 8), scratch.v, t.ldv);
+    t.finite = use == KeyUse::backward && keys_finite(t, plan) && values_finite(t, plan);
     return t;
   }
   t.k16 = rows16_of(p.k, offset(p.k), t.n, p.d_k, scratch.k16, t.ldk);
@@ -94,18 +105,9 @@ KeyTile load_keys(const TilePlan& plan, std::int64_t b, std::int64_t kv_head, st
   } else {
     plan.table.interleave(t.k16, t.ldk, t.n, p.d_k, scratch.d_k, scratch.k_pairs);
     t.k_pairs = scratch.k_pairs;
+    t.finite = keys_finite(t, plan) && values_finite(t, plan);
   }
   return t;
-}
-
-bool values_finite(const KeyTile& t, const TilePlan& plan) noexcept {
-  return plan.bf16 ? plan.table.all_finite_bf16(t.v16, t.ldv, t.n, plan.p.d_v)
-                   : plan.table.all_finite(t.v, t.ldv, t.n, plan.p.d_v);
-}
-
-bool keys_finite(const KeyTile& t, const TilePlan& plan) noexcept {
-  return plan.bf16 ? plan.table.all_finite_bf16(t.k16, t.ldk, t.n, plan.p.d_k)
-                   : plan.table.all_finite(t.k, t.ldk, t.n, plan.p.d_k);
 }
 
 Poisons take_poisons_of_values(KeyTile& t, const TilePlan& plan, Scratch& scratch) {

@@ -29,6 +29,7 @@ struct KeyTile {
   const std::uint16_t *k16, *v16;          // the same in bf16, zeros up to a multiple of 2 columns
   const std::uint16_t *k_pairs, *v_pairs;  // [n / 2][ld][2], ld = scratch.d_k, scratch.d_v; k_pairs for backward only
   std::int64_t ldk, ldv;
+  bool finite;  // all of k and v; found out for KeyUse::backward alone
 };
 
 enum class KeyUse : std::uint8_t { scores, forward, backward };  // k alone; k and v; all products of the gradients
@@ -46,7 +47,6 @@ struct Poison {
 using Poisons = std::vector<Poison>;
 
 bool values_finite(const KeyTile& keys, const TilePlan& plan) noexcept;
-bool keys_finite(const KeyTile& keys, const TilePlan& plan) noexcept;
 // Replaces v (and k of KeyUse::backward, where it is summed) by copies without their poisons.
 Poisons take_poisons_of_values(KeyTile& keys, const TilePlan& plan, Scratch& scratch);
 Poisons take_poisons_of_keys(KeyTile& keys, const TilePlan& plan, Scratch& scratch);

@@ -53,17 +53,17 @@ QueryTile RowTiling::tile(std::int64_t b, std::int64_t kv_head, std::int64_t ind
   return t;
 }
 
-void load_rows_transposed(const ConstView& x, const QueryTile& tile, std::int64_t d, float factor, Scratch& scratch,
+void load_rows_transposed(const ConstView& x, const QueryTile& tile, std::int64_t d, Scratch& scratch,
                           float* t) noexcept {
   const Dims& s = x.strides;
   if (x.dtype == DType::f32 && s[3] == 1 && tile.heads == 1) {
     const float* first = static_cast<const float*>(x.data) + row_offset(s, tile, 0);
-    tile.kernels->transpose_in(first, s[2], tile.rows, d, factor, t);
+    tile.kernels->transpose_in(first, s[2], tile.rows, d, t);
     return;
   }
   for (int r = 0; r < tile.rows; ++r)
     widen_elements(x.dtype, x.data, row_offset(s, tile, r), s[3], d, scratch.rows + r * d);
-  tile.kernels->transpose_in(scratch.rows, d, tile.rows, d, factor, t);
+  tile.kernels->transpose_in(scratch.rows, d, tile.rows, d, t);
 }
 
 void load_rows_in_pairs(const ConstView& x, const QueryTile& tile, std::int64_t d, Scratch& scratch,

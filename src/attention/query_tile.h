@@ -39,8 +39,8 @@ class RowTiling {
   std::int64_t heads_, queries_, query_tiles_, tiles_;
 };
 
-// Rows of the tile (of q or an array shaped like it), transposed: t[c][row] = x[row][c] * factor.
-void load_rows_transposed(const ConstView& x, const QueryTile& tile, std::int64_t d, float factor, Scratch& scratch,
+// Rows of the tile (of q or an array shaped like it), transposed: t[c][row] = x[row][c].
+void load_rows_transposed(const ConstView& x, const QueryTile& tile, std::int64_t d, Scratch& scratch,
                           float* t) noexcept;
 // The same for bf16 rows, in pairs: t_pairs[c / 2][row][c % 2] = x[row][c].
 void load_rows_in_pairs(const ConstView& x, const QueryTile& tile, std::int64_t d, Scratch& scratch,

@@ -1,16 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attention/tile_elements.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "core/float_types.h"
 #include "kernels/kernels.h"
 
 namespace qkv {
 namespace {
 
+// A finite number stays finite.
+float to_float(double x) noexcept {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  return static_cast<float>(std::isfinite(x) ? std::clamp(x, -kMost, kMost) : x);
+}
+float to_float(float x) noexcept { return x; }
+
 template <class T>
 void widen_strided(const void* base, std::int64_t offset, std::int64_t stride, std::int64_t n, float* to) noexcept {
   const T* from = static_cast<const T*>(base) + offset;
-  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(widen(from[i * stride]));
+  for (std::int64_t i = 0; i < n; ++i) to[i] = to_float(widen(from[i * stride]));
 }
 
 template <class T>

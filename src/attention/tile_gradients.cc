@@ -14,10 +14,7 @@ namespace qkv {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-std::int64_t row_at(const Dims& s, std::int64_t b, std::int64_t h, std::int64_t i) noexcept {
-  return b * s[0] + h * s[1] + i * s[2];
-}
+constexpr float kLargeLse = 64;  // log2 units: beyond, rounding lse to f32 costs more than the scores' own rounding
 
 }  // namespace
 
@@ -28,20 +25,23 @@ RowStatistics::RowStatistics(const TilePlan& plan, const ConstView& out, const C
       delta_({plan.p.batch, plan.p.n_head, plan.p.q_len}) {
   const AttentionProblem& p = plan.p;
   const float to_units = static_cast<float>(kLog2E / static_cast<double>(plan.unit));
-  const std::int64_t grain = std::max<std::int64_t>(1, 4096 / p.d_v);
-  parallel_ranges(p.batch * p.n_head * p.q_len, grain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> a(static_cast<std::size_t>(p.d_v)), b(a);
-    for (std::int64_t r = begin; r < end; ++r) {
-      const std::int64_t i = r % p.q_len, h = r / p.q_len % p.n_head, batch = r / p.q_len / p.n_head;
-      lse_.data()[r] = kInfinity;
-      if (i >= p.sequences[static_cast<std::size_t>(batch)].q_len) continue;
-      float natural = 0;
-      widen_elements(lse.dtype, lse.data, row_at(lse.strides, batch, h, i), 1, 1, &natural);
-      if (natural == -kInfinity) continue;
-      lse_.data()[r] = natural * to_units;
-      widen_elements(out.dtype, out.data, row_at(out.strides, batch, h, i), out.strides[3], p.d_v, a.data());
-      widen_elements(dout.dtype, dout.data, row_at(dout.strides, batch, h, i), dout.strides[3], p.d_v, b.data());
-      delta_.data()[r] = plan.table.dot(a.data(), b.data(), p.d_v);
+  const RowTiling tiling(plan);
+  std::fill_n(lse_.data(), lse_.size(), kInfinity);
+  parallel_for(p.batch * p.n_kv_head * tiling.tiles(), [&](std::int64_t task) {
+    const std::int64_t head = task / tiling.tiles();
+    const QueryTile tile = tiling.tile(head / p.n_kv_head, head % p.n_kv_head, task % tiling.tiles());
+    if (tile.rows == 0) return;
+    Scratch scratch(plan);
+    float* out_t = scratch.take(kMaxWidth * scratch.d_v);  // [d_v][width]
+    load_rows_transposed(out, tile, p.d_v, scratch, out_t);
+    load_rows_transposed(dout, tile, p.d_v, scratch, scratch.dot);
+    float delta[kMaxWidth], natural;
+    tile.kernels->column_dots(out_t, scratch.dot, p.d_v, delta);
+    for (int r = 0; r < tile.rows; ++r) {
+      widen_elements(lse.dtype, lse.data, row_offset(lse.strides, tile, r), 1, 1, &natural);
+      if (natural == -kInfinity) continue;  // the row read nothing; its dout may be anything
+      lse_.data()[at(tile.b, tile.head(r), tile.query(r))] = natural * to_units;
+      delta_.data()[at(tile.b, tile.head(r), tile.query(r))] = delta[r];
     }
   });
 }
@@ -68,11 +68,42 @@ void GradientRows::load(const QueryTile& tile, const RowStatistics& statistics, 
     lse[r] = real ? statistics.lse(tile.b, tile.head(r), tile.query(r)) : kInfinity;
     delta[r] = real ? statistics.delta(tile.b, tile.head(r), tile.query(r)) : 0.0f;
   }
+  rescaled = std::any_of(lse, lse + tile.rows,
+                         [&](float x) { return std::isfinite(x) && std::abs(x) * plan_.unit > kLargeLse; });
+  if (rescaled) rescale(tile);
+}
+
+// Reads the tile's keys once more for the maximum and the sum of each row.
+void GradientRows::rescale(const QueryTile& tile) {
+  const TileKernels& kernel = *tile.kernels;
+  const AttentionProblem& p = plan_.p;
+  float sum[kMaxWidth] = {};
+  std::fill_n(lse, kMaxWidth, -kInfinity);
+  const KeySteps tiles{tile.any_begin, tile.any_end, p.first_key, kKeyTile};
+  for (std::int64_t j = tiles.begin, next; j < tiles.end; j = next) {
+    next = tiles.next(j);
+    const KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next, KeyUse::scores, scratch_);
+    const TileScores scores = compute_scores(plan_, tile, keys, scratch_, false);
+    if (scores.segments == 0) continue;
+    kernel.rescale(plan_.unit, scores.max, 0, lse, sum, nullptr);
+    for (int i = 0; i < scores.segments; ++i) {
+      const Segment& g = scores.segment[i];
+      kernel.exponentials(plan_.unit, g.k1 - g.k0, g.first, g.last, lse, sum, scratch_.s + g.k0 * kernel.width);
+    }
+  }
+  for (int r = 0; r < kernel.width; ++r) {
+    const bool readable = r < tile.rows && lse[r] != -kInfinity;
+    double total = sum[r];
+    if (readable && !p.sinks.empty())
+      total += std::exp2(p.sinks[static_cast<std::size_t>(tile.head(r))] * kLog2E - double{lse[r]} * plan_.unit);
+    factor[r] = readable ? static_cast<float>(1 / total) : 0.0f;
+    if (!readable) lse[r] = kInfinity;
+  }
 }
 
 void GradientRows::load_f32(const QueryTile& tile, const ConstView& dout_view) {
-  const auto load = [&](const ConstView& x, std::int64_t d, std::int64_t padded, float factor, float* transposed,
-                        float* copy, std::int64_t& ld, Poisons& poisons) {
+  const auto load = [&](const ConstView& x, std::int64_t d, std::int64_t padded, float* transposed, float* copy,
+                        std::int64_t& ld, Poisons& poisons) {
     const Dims& s = x.strides;
     const float* rows = copy;
     if (x.dtype == DType::f32 && s[3] == 1 && d == padded && tile.heads == 1) {
@@ -85,7 +116,7 @@ void GradientRows::load_f32(const QueryTile& tile, const ConstView& dout_view) {
         std::fill(copy + r * padded + d, copy + (r + 1) * padded, 0.0f);
       }
     }
-    tile.kernels->transpose_in(rows, ld, tile.rows, d, factor, transposed);
+    tile.kernels->transpose_in(rows, ld, tile.rows, d, transposed);
     if (plan_.table.all_finite(rows, ld, tile.rows, d)) return rows;
     for (int r = 0; r < tile.rows; ++r)
       for (std::int64_t c = 0; c < padded; ++c) {
@@ -96,8 +127,8 @@ void GradientRows::load_f32(const QueryTile& tile, const ConstView& dout_view) {
     ld = padded;
     return static_cast<const float*>(copy);
   };
-  q = load(plan_.p.q, plan_.p.d_k, scratch_.d_k, plan_.query_factor, scratch_.qt, q_copy_, ld_q, q_poisons);
-  dout = load(dout_view, plan_.p.d_v, scratch_.d_v, 1.0f, scratch_.dot, dout_copy_, ld_dout, dout_poisons);
+  q = load(plan_.p.q, plan_.p.d_k, scratch_.d_k, scratch_.qt, q_copy_, ld_q, q_poisons);
+  dout = load(dout_view, plan_.p.d_v, scratch_.d_v, scratch_.dot, dout_copy_, ld_dout, dout_poisons);
 }
 
 void GradientRows::load_bf16(const QueryTile& tile, const ConstView& dout_view) {
@@ -129,7 +160,8 @@ void GradientRows::load_bf16(const QueryTile& tile, const ConstView& dout_view) 
 }
 
 TileGradients compute_gradients(const TilePlan& plan, const QueryTile& tile, const KeyTile& keys,
-                                const GradientRows& rows, Scratch& scratch, std::uint64_t* bits) noexcept {
+                                const GradientRows& rows, GradientOf of, Scratch& scratch,
+                                std::uint64_t* bits) noexcept {
   const AttentionProblem& p = plan.p;
   const TileKernels& kernel = *tile.kernels;
   const int width = kernel.width;
@@ -137,9 +169,7 @@ TileGradients compute_gradients(const TilePlan& plan, const QueryTile& tile, con
   TileGradients g;
   g.scores = compute_scores(plan, tile, keys, scratch, true);
   if (g.scores.segments == 0) return g;
-  g.careful = g.scores.partial && !(rows.finite() && keys_finite(keys, plan) && values_finite(keys, plan));
-  // Poisons of rows are added by hand everywhere, so they need to know what may be read in full tiles too.
-  g.careful |= !rows.finite();
+  g.careful = !(rows.finite() && keys.finite);
   if (g.careful) kernel.allowed_bits(scratch.s, keys.n, bits);
   for (int i = 0; i < g.scores.segments; ++i) {
     const Segment& part = g.scores.segment[i];
@@ -152,7 +182,12 @@ TileGradients compute_gradients(const TilePlan& plan, const QueryTile& tile, con
     else
       kernel.scores(keys.v + part.k0 * keys.ldv, keys.ldv, scratch.dot, p.d_v, n, part.first, part.last, ds, ignored);
     kernel.backward_softmax(plan.unit, n, part.first, part.last, rows.lse, rows.delta, s, ds);
-    if (p.softcap > 0) {
+    for (int key = 0; rows.rescaled && key < n; ++key)
+      for (int c = part.first * kernel.lanes; c < part.last * kernel.lanes; ++c) {
+        s[key * width + c] *= rows.factor[c];
+        ds[key * width + c] *= rows.factor[c];
+      }
+    if (p.softcap > 0 && of == GradientOf::scores) {
       const float* slope = scratch.slope + at;
       for (int key = 0; key < n; ++key)
         for (int c = part.first * kernel.lanes; c < part.last * kernel.lanes; ++c) {
@@ -161,6 +196,9 @@ TileGradients compute_gradients(const TilePlan& plan, const QueryTile& tile, con
         }
     }
     if (plan.bf16) {
+      // The column after an odd last row is its neighbour in a pair: 0, whatever the key holds.
+      for (int key = 0; tile.rows < width && key < n; ++key)
+        s[key * width + tile.rows] = ds[key * width + tile.rows] = 0;
       kernel.bf16->round(s, n, part.first, part.last, scratch.p_rows + at, nullptr);
       kernel.bf16->round(ds, n, part.first, part.last, scratch.ds_rows + at, scratch.ds_pairs + at);
     }

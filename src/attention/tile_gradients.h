@@ -35,11 +35,14 @@ struct GradientRows {
   std::uint16_t *q_pairs = nullptr, *dout_pairs = nullptr;  // bf16: [width / 2][ld][2]
   std::int64_t ld_q = 0, ld_dout = 0;
   float lse[kMaxWidth], delta[kMaxWidth];
+  bool rescaled = false;  // p = 2^((score - lse) unit) * factor: lse is the maximum, since f32 cannot hold a large lse
+  float factor[kMaxWidth];
   Poisons q_poisons, dout_poisons;  // row: of the tile
 
  private:
   void load_f32(const QueryTile& tile, const ConstView& dout_view);
   void load_bf16(const QueryTile& tile, const ConstView& dout_view);
+  void rescale(const QueryTile& tile);
 
   const TilePlan& plan_;
   Scratch& scratch_;
@@ -48,13 +51,16 @@ struct GradientRows {
 
 struct TileGradients {
   TileScores scores;
-  bool careful = false;  // something that may not be read may not be finite: use the bits of what may
+  bool careful = false;  // something is not finite: use the bits of what may be read
 };
 
-// scratch.s = p and scratch.ds = dscores (before the scale) in the segments, and with bf16 products the same rounded in
-// p_rows, ds_rows and ds_pairs. bits: a bit a row for each key that it may read, where `careful`.
+enum class GradientOf : std::uint8_t { masked_scores, scores };  // after or before the softcap
+
+// scratch.s = p and scratch.ds = gradient of the scores (before the scale) in the segments, and with bf16 products the
+// same rounded in p_rows, ds_rows and ds_pairs. bits: a bit a row for each key that it may read, where `careful`.
 TileGradients compute_gradients(const TilePlan& plan, const QueryTile& tile, const KeyTile& keys,
-                                const GradientRows& rows, Scratch& scratch, std::uint64_t* bits) noexcept;
+                                const GradientRows& rows, GradientOf of, Scratch& scratch,
+                                std::uint64_t* bits) noexcept;
 
 // dmask [1 or batch, 1 or n_head, 1 or q_len, 1 or kv_len], leading axes may lack.
 void tiled_mask_gradient(const TilePlan& plan, const RowStatistics& statistics, const ConstView& dout,

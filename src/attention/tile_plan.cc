@@ -15,11 +15,8 @@ TilePlan::TilePlan(const AttentionProblem& problem, bool all_bf16)
     : p(problem), table(kernels()), bf16(all_bf16 && table.interleave != nullptr) {
   const bool natural = p.softcap > 0 || !p.slopes.empty() || (p.mask && !p.boolean_mask);
   const double to_log2 = p.scale * kLog2E;
-  query_factor = score_factor = 1;
-  if (!bf16) {
-    query_factor = static_cast<float>(natural ? p.scale : to_log2);
-    unit = natural ? static_cast<float>(kLog2E) : 1.0f;
-  } else if (!natural && to_log2 > 0) {  // a maximum of scores is one of exponents only where the factor is positive
+  if (!natural && to_log2 > 0) {  // a maximum of scores is one of exponents only where the factor is positive
+    score_factor = 1;
     unit = static_cast<float>(to_log2);
   } else {
     score_factor = static_cast<float>(p.scale);

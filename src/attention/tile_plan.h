@@ -11,9 +11,9 @@ namespace qkv {
 
 inline constexpr double kLog2E = 1.4426950408889634, kLn2 = 0.6931471805599453;
 
-// Which kernels a pass uses and what its scores are measured in. The scale is folded into the queries (f32) or into the
-// exponential's factor (bf16, where scaled queries would be rounded). Scores are in natural units where a bias or a
-// softcap touches them: lowest float * log2(e) would be -inf.
+// Which kernels a pass uses and what its scores are measured in. Where nothing but the scale stands between q . k and
+// the softmax, scores stay q . k and the scale is part of the exponential's factor; scaled queries would be rounded
+// once more. Elsewhere scores are scaled, natural numbers: lowest float * log2(e) would be -inf.
 struct TilePlan {
   // bf16: whether everything multiplied is bf16, so that kernels for its products may be used.
   TilePlan(const AttentionProblem& problem, bool all_bf16);
@@ -21,7 +21,6 @@ struct TilePlan {
   const AttentionProblem& p;
   const KernelTable& table;
   bool bf16;           // products of bf16 pairs
-  float query_factor;  // queries are multiplied by it
   float score_factor;  // scores are multiplied by it in a pass of its own; 1: no pass
   float unit;          // 2^(score * unit) = e^(natural score)
 };

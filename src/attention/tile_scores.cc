@@ -73,7 +73,7 @@ std::int64_t load_mask(const AttentionProblem& p, const QueryTile& tile, const K
   }
   std::int64_t allowed = 0;
   for (int r = 0; r < tile.rows; ++r) allowed += mask_row(p, offset(r), keys.n, scratch.bias_rows + r * kKeyTile);
-  tile.kernels->transpose_in(scratch.bias_rows, kKeyTile, tile.rows, keys.n, 1.0f, scratch.bias);
+  tile.kernels->transpose_in(scratch.bias_rows, kKeyTile, tile.rows, keys.n, scratch.bias);
   return allowed;
 }
 

@@ -118,7 +118,7 @@ class Backward {
       next = tiles.next(j);
       KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next, KeyUse::backward, scratch);
       std::uint64_t bits[kKeyTile];
-      const TileGradients g = compute_gradients(plan_, tile, keys, rows, scratch, bits);
+      const TileGradients g = compute_gradients(plan_, tile, keys, rows, GradientOf::scores, scratch, bits);
       Poisons key_poisons;
       if (g.careful && gradients_.dq) key_poisons = take_poisons_of_keys(keys, plan_, scratch);
       for (int i = 0; i < g.scores.segments; ++i) {

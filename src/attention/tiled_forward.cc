@@ -134,7 +134,7 @@ class Forward {
     if (plan_.bf16)
       load_rows_in_pairs(p_.q, tile, p_.d_k, scratch, scratch.qt_pairs);
     else
-      load_rows_transposed(p_.q, tile, p_.d_k, plan_.query_factor, scratch, scratch.qt);
+      load_rows_transposed(p_.q, tile, p_.d_k, scratch, scratch.qt);
   }
 
   std::int64_t widest_rows() const {
@@ -219,10 +219,10 @@ class Forward {
   // Sinks, the division, and the results of the tile's rows.
   void finish(const QueryTile& tile, const Sums& total, Scratch& scratch) const {
     const int width = tile.kernels->width;
-    float factor[kMaxWidth] = {}, lse[kMaxWidth], lse_units[kMaxWidth];
+    float factor[kMaxWidth] = {}, lse[kMaxWidth];
     for (int r = 0; r < width; ++r) {
       const float m = total.m[r], l = total.l[r];
-      lse[r] = lse_units[r] = kMinusInfinity;
+      lse[r] = kMinusInfinity;
       if (m == kMinusInfinity && l == 0) {  // nothing to read
         for (std::int64_t c = 0; c < d_v_padded_; ++c) total.ot[c * width + r] = 0;
         continue;
@@ -236,49 +236,40 @@ class Forward {
         sum = l * scale + std::exp2((sink - top) * unit);
       }
       factor[r] = static_cast<float>(scale / sum);
-      const double log2_sum = top * unit + std::log2(sum);
-      lse[r] = static_cast<float>(log2_sum * kLn2);
-      lse_units[r] = static_cast<float>(log2_sum / unit);
+      lse[r] = static_cast<float>((top * unit + std::log2(sum)) * kLn2);
     }
     if (results_.out) store_rows_transposed(total.ot, tile, p_.d_v, factor, results_.out, scratch);
     if (results_.lse) {
       const Dims& s = results_.lse.strides;
       for (int r = 0; r < tile.rows; ++r)
-        narrow_elements(results_.lse.dtype, results_.lse.data,
-                        tile.b * s[0] + tile.head(r) * s[1] + tile.query(r) * s[2], 1, 1, lse + r);
+        narrow_elements(results_.lse.dtype, results_.lse.data, row_offset(s, tile, r), 1, 1, lse + r);
     }
-    if (results_.probs) write_probs(tile, lse_units, scratch);
+    if (results_.probs) write_probs(tile, total.m, factor, scratch);
   }
 
-  // probs = exp(scores - lse), the scores computed once more.
-  void write_probs(const QueryTile& tile, const float* lse_units, Scratch& scratch) const {
-    const int width = tile.kernels->width;
-    float ones[kMaxWidth], ignored[kMaxWidth];
-    std::fill_n(ones, kMaxWidth, 1.0f);
-    View rows = results_.probs;
+  // probs = 2^((score - m) unit) * factor, the scores computed once more.
+  void write_probs(const QueryTile& tile, const float* m, const float* factor, Scratch& scratch) const {
+    const TileKernels& kernel = *tile.kernels;
+    const int width = kernel.width;
+    const View& probs = results_.probs;
+    float zeros[kMaxWidth] = {}, row[kKeyTile];
     const KeySteps tiles{tile.any_begin, tile.any_end, p_.first_key, kKeyTile};
     for (std::int64_t j = tiles.begin, next; j < tiles.end; j = next) {
       next = tiles.next(j);
       const KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next, KeyUse::scores, scratch);
-      std::fill_n(scratch.ds, keys.n * width, 0.0f);
       const TileScores scores = compute_scores(plan_, tile, keys, scratch, false);
       for (int i = 0; i < scores.segments; ++i) {
         const Segment& g = scores.segment[i];
-        std::fill_n(ignored, kMaxWidth, 0.0f);
-        tile.kernels->exponentials(plan_.unit, g.k1 - g.k0, g.first, g.last, lse_units, ignored,
-                                   scratch.s + g.k0 * width);
-        const int lanes = tile.kernels->lanes;
-        for (int key = g.k0; key < g.k1; ++key)
-          std::copy_n(scratch.s + key * width + g.first * lanes, (g.last - g.first) * lanes,
-                      scratch.ds + key * width + g.first * lanes);
-      }
-      for (int r = 0; r < tile.rows; ++r) {
-        float row[kKeyTile];
-        for (int key = 0; key < keys.n; ++key) row[key] = scratch.ds[key * width + r];
-        narrow_elements(rows.dtype, rows.data,
-                        tile.b * rows.strides[0] + tile.head(r) * rows.strides[1] + tile.query(r) * rows.strides[2] +
-                            j * rows.strides[3],
-                        rows.strides[3], keys.n, row);
+        kernel.backward_softmax(plan_.unit, g.k1 - g.k0, g.first, g.last, m, zeros, scratch.s + g.k0 * width,
+                                scratch.ds + g.k0 * width);
+        for (int r = g.first * kernel.lanes; r < std::min(tile.rows, g.last * kernel.lanes); ++r) {
+          for (int key = g.k0; key < g.k1; ++key) {
+            const float p = scratch.s[key * width + r];
+            row[key - g.k0] = p == 0 ? 0 : p * factor[r];  // the factor of a row with NaN is NaN
+          }
+          narrow_elements(probs.dtype, probs.data, row_offset(probs.strides, tile, r) + (j + g.k0) * probs.strides[3],
+                          probs.strides[3], g.k1 - g.k0, row);
+        }
       }
     }
   }

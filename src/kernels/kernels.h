@@ -52,7 +52,7 @@ struct TileKernels {
   // tile_max[i] = max(tile_max[i], s[.][i]); NaN is passed over.
   void (*column_max)(const float* s, int n, int first, int last, float* tile_max) noexcept;
   // Moves the reference maximum of each query whose tile maximum passed it by more than 8 / unit: m = tile_max, and l
-  // and ot (unless null) scaled to it. unit: 1 for scores in log2 units, log2(e) for natural ones.
+  // and ot (unless null) scaled to it. 2^(score * unit) is the exponential of the softmax.
   void (*rescale)(float unit, const float* tile_max, std::int64_t d_v, float* m, float* l, float* ot) noexcept;
   // s = exp2((s - m) * unit), l += s in the order of keys.
   void (*exponentials)(float unit, int n, int first, int last, const float* m, float* l, float* s) noexcept;
@@ -80,12 +80,14 @@ struct TileKernels {
   void (*outer)(const float* p, const float* x, std::int64_t ldx, std::int64_t cols, int n, int rows, float* c,
                 std::int64_t ldc) noexcept;
 
-  // t[c][i] = x[i * ldx + c] * factor for i < rows, 0 for the tile's other columns.
-  void (*transpose_in)(const float* x, std::int64_t ldx, int rows, std::int64_t d, float factor, float* t) noexcept;
+  // t[c][i] = x[i * ldx + c] for i < rows, 0 for the tile's other columns.
+  void (*transpose_in)(const float* x, std::int64_t ldx, int rows, std::int64_t d, float* t) noexcept;
   // x[i * ldx + c] = t[c][i] * factor[i] + 0 for i < rows.
   void (*transpose_out)(const float* t, int rows, std::int64_t d, const float* factor, float* x,
                         std::int64_t ldx) noexcept;
 
+  // dots[i] = sum over c of a[c][i] * b[c][i], the chain that `scores` makes.
+  void (*column_dots)(const float* a, const float* b, std::int64_t d, float* dots) noexcept;
   void (*scale)(float factor, int n, int first, int last, float* s) noexcept;  // s *= factor
   const Bf16TileKernels* bf16;                                                 // null: there are none
 };
@@ -104,7 +106,6 @@ struct KernelTable {
   bool (*all_finite_bf16)(const std::uint16_t* x, std::int64_t ldx, int rows, std::int64_t cols) noexcept;
   void (*widen_bf16)(const std::uint16_t* x, std::int64_t n, float* y) noexcept;
   void (*widen_f16)(const std::uint16_t* x, std::int64_t n, float* y) noexcept;
-  float (*dot)(const float* a, const float* b, std::int64_t n) noexcept;  // fixed order
 };
 
 // The table in use: QKV_KERNELS if it is set, else the best that this processor has. Throws std::invalid_argument if

@@ -183,13 +183,10 @@ void exponentials_range(float unit, int n, const float* m, float* l, float* s) {
     sum[x] = V::load(l + (A + x) * L);
   }
   const V factor = V::set1(unit);
-  const bool natural = unit != 1.0f;
   for (int j = 0; j < n; ++j)
 #pragma GCC unroll 3
     for (int x = 0; x < B - A; ++x) {
-      V y = V::sub(V::load(s + j * W + (A + x) * L), top[x]);
-      if (natural) y = V::mul(y, factor);
-      const V p = V::exp2(y);
+      const V p = V::exp2(V::mul(V::sub(V::load(s + j * W + (A + x) * L), top[x]), factor));
       V::store(s + j * W + (A + x) * L, p);
       sum[x] = V::add(sum[x], p);
     }
@@ -352,9 +349,17 @@ void outer_product(const E* p, const E* x, int64_t ldx, int64_t cols, int n, int
 // ---- layout --------------------------------------------------------------------------------------------------------
 
 template <class V, int W>
-void transpose_in(const float* x, int64_t ldx, int rows, int64_t d, float factor, float* t) noexcept {
+void column_dots(const float* a, const float* b, int64_t d, float* dots) noexcept {
+  for (int x = 0; x < W; x += V::lanes) {
+    V sum = V::zero();
+    for (int64_t c = 0; c < d; ++c) sum = V::fma(V::load(a + c * W + x), V::load(b + c * W + x), sum);
+    V::store(dots + x, sum);
+  }
+}
+
+template <class V, int W>
+void transpose_in(const float* x, int64_t ldx, int rows, int64_t d, float* t) noexcept {
   constexpr int L = V::lanes;
-  const V scale = V::set1(factor);
   for (int i0 = 0; i0 < W; i0 += L) {
     int64_t c0 = 0;
     if (i0 + L <= rows)
@@ -364,10 +369,10 @@ void transpose_in(const float* x, int64_t ldx, int rows, int64_t d, float factor
         for (int i = 0; i < L; ++i) square[i] = V::load(x + (i0 + i) * ldx + c0);
         transpose(square);
 #pragma GCC unroll 16
-        for (int i = 0; i < L; ++i) V::store(t + (c0 + i) * W + i0, V::mul(square[i], scale));
+        for (int i = 0; i < L; ++i) V::store(t + (c0 + i) * W + i0, square[i]);
       }
     for (; c0 < d; ++c0)
-      for (int i = i0; i < i0 + L; ++i) t[c0 * W + i] = i < rows ? x[i * ldx + c0] * factor : 0.0f;
+      for (int i = i0; i < i0 + L; ++i) t[c0 * W + i] = i < rows ? x[i * ldx + c0] : 0.0f;
   }
 }
 
@@ -448,6 +453,7 @@ constexpr qkv::TileKernels tile_kernels(const qkv::Bf16TileKernels* bf16 = nullp
           outer<Singles<V>, W>,
           transpose_in<V, W>,
           transpose_out<V, W>,
+          column_dots<V, W>,
           scale<V, W>,
           bf16};
 }
@@ -496,19 +502,6 @@ void widen_f16(const uint16_t* x, int64_t n, float* y) noexcept {
   float out[V::lanes];
   V::store(out, V::from_f16(rest));
   for (int64_t r = i; r < n; ++r) y[r] = out[r - i];
-}
-
-template <class V>
-float dot(const float* a, const float* b, int64_t n) noexcept {
-  V sum = V::zero();
-  int64_t i = 0;
-  for (; i + V::lanes <= n; i += V::lanes) sum = V::fma(V::load(a + i), V::load(b + i), sum);
-  float lanes[V::lanes];
-  V::store(lanes, sum);
-  float total = 0;
-  for (int x = 0; x < V::lanes; ++x) total += lanes[x];
-  for (; i < n; ++i) total += a[i] * b[i];
-  return total;
 }
 
 }  // namespace
