@@ -68,36 +68,40 @@ void GradientRows::load(const QueryTile& tile, const RowStatistics& statistics, 
     lse[r] = real ? statistics.lse(tile.b, tile.head(r), tile.query(r)) : kInfinity;
     delta[r] = real ? statistics.delta(tile.b, tile.head(r), tile.query(r)) : 0.0f;
   }
-  rescaled = std::any_of(lse, lse + tile.rows,
-                         [&](float x) { return std::isfinite(x) && std::abs(x) * plan_.unit > kLargeLse; });
-  if (rescaled) rescale(tile);
+  rescaled = false;
+  bool large[kMaxWidth] = {};
+  for (int r = 0; r < tile.rows; ++r)
+    rescaled |= large[r] = std::isfinite(lse[r]) && std::abs(lse[r]) * plan_.unit > kLargeLse;
+  if (rescaled) rescale(tile, large);
 }
 
-// Reads the tile's keys once more for the maximum and the sum of each row.
-void GradientRows::rescale(const QueryTile& tile) {
+// Reads the tile's keys once more for the maximum and the sum of the rows that need it. Each row decides for itself:
+// its bits must not depend on its neighbours.
+void GradientRows::rescale(const QueryTile& tile, const bool* large) {
   const TileKernels& kernel = *tile.kernels;
   const AttentionProblem& p = plan_.p;
-  float sum[kMaxWidth] = {};
-  std::fill_n(lse, kMaxWidth, -kInfinity);
+  float sum[kMaxWidth] = {}, max[kMaxWidth];
+  std::fill_n(max, kMaxWidth, -kInfinity);
   const KeySteps tiles{tile.any_begin, tile.any_end, p.first_key, kKeyTile};
   for (std::int64_t j = tiles.begin, next; j < tiles.end; j = next) {
     next = tiles.next(j);
     const KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next, KeyUse::scores, scratch_);
     const TileScores scores = compute_scores(plan_, tile, keys, scratch_, false);
     if (scores.segments == 0) continue;
-    kernel.rescale(plan_.unit, scores.max, 0, lse, sum, nullptr);
+    kernel.rescale(plan_.unit, scores.max, 0, max, sum, nullptr);
     for (int i = 0; i < scores.segments; ++i) {
       const Segment& g = scores.segment[i];
-      kernel.exponentials(plan_.unit, g.k1 - g.k0, g.first, g.last, lse, sum, scratch_.s + g.k0 * kernel.width);
+      kernel.exponentials(plan_.unit, g.k1 - g.k0, g.first, g.last, max, sum, scratch_.s + g.k0 * kernel.width);
     }
   }
   for (int r = 0; r < kernel.width; ++r) {
-    const bool readable = r < tile.rows && lse[r] != -kInfinity;
+    factor[r] = 1;
+    if (!large[r]) continue;
     double total = sum[r];
-    if (readable && !p.sinks.empty())
-      total += std::exp2(p.sinks[static_cast<std::size_t>(tile.head(r))] * kLog2E - double{lse[r]} * plan_.unit);
-    factor[r] = readable ? static_cast<float>(1 / total) : 0.0f;
-    if (!readable) lse[r] = kInfinity;
+    if (!p.sinks.empty())
+      total += std::exp2(p.sinks[static_cast<std::size_t>(tile.head(r))] * kLog2E - double{max[r]} * plan_.unit);
+    factor[r] = static_cast<float>(1 / total);
+    lse[r] = max[r];
   }
 }
 

@@ -42,7 +42,7 @@ struct GradientRows {
  private:
   void load_f32(const QueryTile& tile, const ConstView& dout_view);
   void load_bf16(const QueryTile& tile, const ConstView& dout_view);
-  void rescale(const QueryTile& tile);
+  void rescale(const QueryTile& tile, const bool* large);
 
   const TilePlan& plan_;
   Scratch& scratch_;
