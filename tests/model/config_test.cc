@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "model/tiny_models.h"
 #include "qkv/model.h"
-#include "tiny_models.h"
 
 namespace qkv {
 namespace {

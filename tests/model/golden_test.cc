@@ -6,35 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "qkv/array_file.h"
-#include "tiny_models.h"
+#include "model/golden.h"
 
 namespace qkv {
 namespace {
 
-Tensor golden(const std::string& name, const std::string& what) {
-  return load_npy(std::string(QKV_GOLDEN_DIR) + "/" + name + "_" + what + ".npy");
-}
-
-test::Tokens golden_tokens(const std::string& name) {
-  const Tensor tokens = golden(name, "tokens"), targets = golden(name, "targets");
-  test::Tokens t{tokens.shape()[0], tokens.shape()[1], {}, {}, {}};
-  t.tokens.assign(tokens.data<std::int32_t>(), tokens.data<std::int32_t>() + tokens.size());
-  t.targets.assign(targets.data<std::int32_t>(), targets.data<std::int32_t>() + targets.size());
-  return t;
-}
-
-template <class T>
-void set_parameters(Model& model, const std::string& name) {
-  const Tensor flat = golden(name, "parameters");
-  std::int64_t at = 0;
-  for (Tensor& p : model.parameters())
-    for (std::int64_t i = 0; i < p.size(); ++i) {
-      ASSERT_LT(at, flat.size());
-      p.data<T>()[i] = flat.data()[at++];
-    }
-  ASSERT_EQ(at, flat.size());
-}
+using namespace test;
 
 template <class T>
 void expect_agreement(const std::string& name, const ModelConfig& c, double tolerance) {

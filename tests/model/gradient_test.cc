@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "tiny_models.h"
+#include "model/tiny_models.h"
 
 namespace qkv {
 namespace {

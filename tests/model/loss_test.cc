@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "model/cross_entropy.h"
+#include "model/tiny_models.h"
 #include "qkv/model.h"
-#include "tiny_models.h"
 
 namespace qkv {
 namespace {

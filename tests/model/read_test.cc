@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "model/tiny_models.h"
 #include "qkv/threads.h"
-#include "tiny_models.h"
 
 namespace qkv {
 namespace {
