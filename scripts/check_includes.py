@@ -38,7 +38,7 @@ PUBLIC = {
 # Public headers that a room may include though their room stands right of it: descriptions, no code is called.
 DESCRIPTIONS = {"measure": {"model"}}
 # Libraries with one owner.
-OWNERS = {"dnnl": {"linalg"}, "oneapi/dnnl": {"linalg"}, "omp.h": {"core", "linalg"}, "immintrin.h": {"kernels"},
+OWNERS = {"dnnl": {"linalg"}, "oneapi/dnnl": {"linalg"}, "omp.h": {"core", "linalg"}, "immintrin.h": {"kernels", "linalg"},
           "nlohmann/": {"formats", "text", "cli", "train", "inspect"}, "pcre2.h": {"text"}}
 # Libraries that stand beside a room's own, and that room.
 SECOND_LIBRARIES = {"model_file": "formats"}
