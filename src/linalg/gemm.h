@@ -26,7 +26,8 @@ void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64
 void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, const double* a, std::int64_t lda,
           const double* b, std::int64_t ldb, double beta, double* c, std::int64_t ldc);
 
-// The implementation that a dense f32 product of this shape runs on: "brg:..." from oneDNN, or "plain".
+// The implementation that a dense f32 product of this shape runs on: "brg:..." from oneDNN, or "tiles", our own
+// (sanitizer builds, and processors without AVX-512).
 std::string gemm_implementation(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k);
 
 }  // namespace qkv

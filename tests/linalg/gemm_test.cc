@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <iostream>
 #include <limits>
 #include <string>
 #include <thread>
@@ -12,6 +13,7 @@
 
 #include "core/parallel.h"
 #include "core/random.h"
+#include "linalg/tile.h"
 
 namespace qkv {
 namespace {
@@ -163,7 +165,7 @@ TEST(Gemm, RowsDoNotDependOnEachOther) {
 
 TEST(Gemm, AddingToCIsOneMoreAddition) {
   for (const Shape& s : kShapes) {
-    if (s.k > 1024) continue;  // there the terms are added in parts
+    if (s.k > 1024) continue;  // there the terms may be added in parts
     const auto before = normals(s.m * s.n, 3);
     const auto plain = product<float>(s, true, false, 0.0f), added = product<float>(s, true, false, 1.0f);
     for (std::size_t i = 0; i < plain.size(); ++i) ASSERT_EQ(added[i], plain[i] + before[i]);
@@ -192,18 +194,38 @@ TEST(Gemm, SeveralThreadsAtOnce) {
   for (int w : wrong) EXPECT_EQ(w, 0);
 }
 
-#ifndef QKV_PLAIN_GEMM
-// The promises above hold for oneDNN's "brg" products; a shape that falls to another implementation breaks them.
-TEST(Gemm, RunsOnTheInvariantImplementation) {
-  if (gemm_implementation(false, false, 64, 64, 64).rfind("brg:", 0) != 0)
-    GTEST_SKIP() << "this processor has no brg products: " << gemm_implementation(false, false, 64, 64, 64);
+// The promises hold for oneDNN's "brg" products and for our own tiles; a shape that falls to another breaks them.
+TEST(Gemm, EveryShapeRunsOnTheSameImplementation) {
+  const std::string kind = gemm_implementation(false, false, 64, 64, 64).substr(0, 4);
+  std::cout << "products run on " << gemm_implementation(false, false, 64, 64, 64) << "\n";
+  EXPECT_TRUE(kind == "brg:" || kind == "tile") << kind;
   for (const Shape& s : kShapes)
     for (int flags = 0; flags < 4; ++flags)
-      EXPECT_EQ(gemm_implementation(flags & 1, flags & 2, s.m, s.n, s.k).rfind("brg:", 0), 0u)
-          << s.m << "x" << s.n << "x" << s.k << " " << flags << " "
-          << gemm_implementation(flags & 1, flags & 2, s.m, s.n, s.k);
+      EXPECT_EQ(gemm_implementation(flags & 1, flags & 2, s.m, s.n, s.k).substr(0, 4), kind)
+          << s.m << "x" << s.n << "x" << s.k << " " << flags;
 }
-#endif
+
+TEST(Tile, EachSumsInOrderFromZero) {
+  std::vector<Tile> tiles{tile_portable};
+  if (best_tile() != tile_portable) tiles.push_back(best_tile());
+  for (const Tile tile : tiles)
+    for (std::int64_t k : {0, 1, 2, 7, 64, 301}) {
+      const auto a = normals(k * kTileRows, 1), b = normals(k * kTileColumns, 2);
+      Floats c(static_cast<std::size_t>(kTileRows * kTileColumns), 9.0f);
+      tile(k, a.data(), b.data(), c.data());
+      for (std::int64_t i = 0; i < kTileRows; ++i)
+        for (std::int64_t j = 0; j < kTileColumns; ++j) {
+          float separate = 0, fused = 0;
+          for (std::int64_t p = 0; p < k; ++p) {
+            const float x = a[static_cast<std::size_t>(p * kTileRows + i)];
+            const float y = b[static_cast<std::size_t>(p * kTileColumns + j)];
+            separate += x * y;
+            fused = std::fma(x, y, fused);
+          }
+          EXPECT_EQ(c[static_cast<std::size_t>(i * kTileColumns + j)], tile == tile_portable ? separate : fused);
+        }
+    }
+}
 
 }  // namespace
 }  // namespace qkv
