@@ -261,6 +261,7 @@ class Reporter {
     options.sampler.seed = trainer_.config().seed + static_cast<std::uint64_t>(step);
     options.max_tokens = settings_.sample_tokens;
     options.end_token = end;
+    options.vocab_limit = trainer_.tokenizer().size();
     qkv::Utf8Stream stream;
     std::string text = stream.push(settings_.sample_prompt);
     try {

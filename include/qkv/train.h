@@ -116,7 +116,8 @@ class TrainingDiverged : public std::runtime_error {
 // A model in training. Not thread-safe; computing uses qkv::num_threads() threads inside.
 class Trainer {
  public:
-  // Throws std::invalid_argument if config makes no sense, the vocabularies differ or the training part is shorter than
+  // Throws std::invalid_argument if config makes no sense, the model's vocabulary is too
+  // small or the training part is shorter than
   // one window of ctx_len + 1 tokens.
   Trainer(Model model, Tokenizer tokenizer, TokenDataset data, const TrainConfig& config);
   ~Trainer();

@@ -32,8 +32,8 @@ std::int64_t real_targets(std::span<const Batch> micro_batches) {
 
 void check_data(const Model& model, const Tokenizer& tokenizer, const TokenDataset& data) {
   const std::int64_t vocab = model.config().vocab_size, ctx = model.config().ctx_len;
-  if (tokenizer.size() != vocab || data.vocab_size() != vocab) {
-    throw std::invalid_argument("[train] expected a tokenizer and data of the model's vocabulary, " +
+  if (tokenizer.size() > vocab || data.vocab_size() > vocab) {
+    throw std::invalid_argument("[train] expected a tokenizer and data of at most the model's vocabulary, " +
                                 std::to_string(vocab) + "; found " + std::to_string(tokenizer.size()) + " and " +
                                 std::to_string(data.vocab_size()));
   }

@@ -162,7 +162,7 @@ TEST(Trainer, RefusesDataThatDoesNotFit) {
   std::vector<std::int32_t> twelve(12, 1), thirteen(13, 1);
   EXPECT_THAT([&] { with(TokenDataset::from_tokens(twelve, {}, 257)); },
               ThrowsMessage<std::invalid_argument>(HasSubstr("at least 13 tokens")));
-  EXPECT_THROW(with(TokenDataset::from_tokens(thirteen, {}, 256)), std::invalid_argument);
+  EXPECT_THROW(with(TokenDataset::from_tokens(thirteen, {}, 258)), std::invalid_argument);
   EXPECT_NO_THROW(with(TokenDataset::from_tokens(thirteen, {}, 257)));
   Trainer trainer(Model(small_model()), Tokenizer::bytes(), TokenDataset::from_tokens(thirteen, {1}, 257),
                   small_training());
