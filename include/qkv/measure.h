@@ -5,26 +5,72 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "qkv/model.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
 
-// The fastest that this machine multiplies and adds, f32, with num_threads() threads: a loop over registers alone, best
-// of several. Takes about 0.2 s and must run alone to mean anything.
+// The fastest that this machine multiplies and adds, with num_threads() threads: a loop over registers alone. `kernels`
+// is the set whose instructions are used (kernel_set() of kernels.h names them), "" the best that this processor has; a
+// set without bf16 products multiplies bf16 as f32. Means something only where nothing else runs.
 struct Peak {
   double gflops = 0;         // 1e9 operations a second; a multiply-add is two
-  std::string instructions;  // "avx512", "avx2" or "portable"
+  std::string instructions;  // the set: "avx512_bf16", "avx512", "avx2" or "portable"
 };
-Peak measure_peak();
+// Best of several; takes about 0.2 s. dtype: f32 or bf16. Throws std::invalid_argument.
+Peak measure_peak(DType dtype = DType::f32, std::string_view kernels = "");
 
-// The fastest that this machine reads `bytes` of memory in order with num_threads() threads, best of several, in 1e9
-// bytes a second. Give more bytes than the caches hold. Throws std::invalid_argument below 1 MiB, std::bad_alloc.
+// The same, a sample at a time, for a ceiling measured between other measurements.
+class PeakMeter {
+ public:
+  explicit PeakMeter(DType dtype = DType::f32, std::string_view kernels = "");
+  double sample() const;  // 1e9 operations a second over about 10 ms
+  const std::string& instructions() const noexcept { return instructions_; }
+
+ private:
+  double run(std::int64_t rounds) const;  // seconds
+
+  void (*loop_)(std::int64_t rounds) noexcept;
+  std::int64_t flops_per_round_, threads_, rounds_;
+  std::string instructions_;
+};
+
+// What a processor can do by its clock: threads * frequency * operations a cycle. The clock is that of a chain of
+// additions, one a cycle (it may fall while wide instructions run); multiply-adds a cycle are a whole number, the
+// nearest to what one thread reaches.
+struct TheoreticalPeak {
+  double ghz = 0;
+  int operations_per_cycle = 0;  // a thread
+  double gflops = 0;
+};
+TheoreticalPeak theoretical_peak(DType dtype = DType::f32, std::string_view kernels = "");
+
+// How fast this machine reads memory in order with num_threads() threads, in 1e9 bytes a second. Reads `bytes` of its
+// own, more than the caches hold. Of several loops (wide loads, prefetching, several streams) the one that was fastest
+// when the meter was made. Throws std::invalid_argument below 1 MiB, std::bad_alloc.
+class ReadMeter {
+ public:
+  explicit ReadMeter(std::int64_t bytes = std::int64_t{512} << 20);
+  double sample() const;
+  const std::string& loop() const noexcept { return loop_; }  // in words
+  std::int64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  Tensor memory_;  // [bytes / 8], i64
+  std::int64_t bytes_, share_, threads_;
+  void (*run_)(const char*, std::int64_t) noexcept = nullptr;
+  std::string loop_;
+};
+// Best of several samples.
 double measure_read_bandwidth(std::int64_t bytes = std::int64_t{512} << 20);
 
 // The pairs (query, key) with key <= start + query: what a causal mask allows one sequence and head.
 std::int64_t causal_pairs(std::int64_t q_len, std::int64_t kv_len, std::int64_t start) noexcept;
+// The pairs that causality and a window (-1: no limit, as in attention.h) allow one sequence and head.
+std::int64_t readable_pairs(std::int64_t q_len, std::int64_t kv_len, std::int64_t start, bool causal,
+                            std::int64_t window_left = -1, std::int64_t window_right = -1) noexcept;
 // Floating-point operations of attention over that many pairs, all heads and sequences counted: q.k and probs.v, a
 // multiply-add each a dimension. Backward recomputes the scores: five products for the two of the forward pass.
 double attention_forward_flops(double pairs, std::int64_t d_k, std::int64_t d_v) noexcept;

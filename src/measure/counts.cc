@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdlib>
 
 #include "qkv/measure.h"
 
@@ -11,6 +12,18 @@ std::int64_t causal_pairs(std::int64_t q_len, std::int64_t kv_len, std::int64_t 
   const std::int64_t full = std::clamp<std::int64_t>(kv_len - 1 - start, first, q_len);  // the first that reads all
   const std::int64_t rising = full - first;
   return rising * (start + first + 1) + rising * (rising - 1) / 2 + (q_len - full) * kv_len;
+}
+
+std::int64_t readable_pairs(std::int64_t q_len, std::int64_t kv_len, std::int64_t start, bool causal,
+                            std::int64_t window_left, std::int64_t window_right) noexcept {
+  // Keys up to position + right, without those before position - left: those up to position - left - 1.
+  const std::int64_t all = q_len + kv_len + std::abs(start);  // no limit either
+  window_left = std::min(window_left, all);
+  window_right = std::min(window_right, all);
+  const bool bounded = causal || window_right >= 0;
+  const std::int64_t right = !causal ? window_right : window_right >= 0 ? std::min<std::int64_t>(0, window_right) : 0;
+  const std::int64_t up_to = bounded ? causal_pairs(q_len, kv_len, start + right) : q_len * kv_len;
+  return window_left < 0 ? up_to : up_to - causal_pairs(q_len, kv_len, start - window_left - 1);
 }
 
 double attention_forward_flops(double pairs, std::int64_t d_k, std::int64_t d_v) noexcept {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
-#include <stdexcept>
-#include <string>
-#include <vector>
+#include <cmath>
 
 #include "core/parallel.h"
 #include "measure/peak_loops.h"
@@ -12,60 +10,87 @@
 namespace qkv {
 namespace {
 
-template <class Work>
-double seconds(const Work& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
+double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::max(1e-9, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 }
 
-// Four chains, so that no addition waits for the one before it.
-std::uint64_t sum_of(const std::uint64_t* words, std::int64_t count) noexcept {
-  std::uint64_t sums[4] = {};
-  for (std::int64_t i = 0; i + 4 <= count; i += 4) {
-    for (int j = 0; j < 4; ++j) sums[j] += words[i + j];
+// Cycles a second, in 1e9: additions that wait for each other take a cycle each.
+double measure_ghz() {
+  constexpr std::int64_t kRounds = 1 << 16, kAdditions = 16;
+  double best = 1e9;
+  for (int attempt = 0; attempt < 24; ++attempt) {
+    std::uint64_t sum = 0, step = 1;
+    asm volatile("" : "+r"(step));  // not known to the compiler
+    const auto begin = std::chrono::steady_clock::now();
+    for (std::int64_t i = 0; i < kRounds; ++i) {
+#if defined(__clang__)
+#pragma unroll
+#else
+#pragma GCC unroll 16
+#endif
+      for (int j = 0; j < kAdditions; ++j) {
+        sum += step;
+        asm volatile("" : "+r"(sum));
+      }
+    }
+    best = std::min(best, seconds_since(begin));
   }
-  return sums[0] + sums[1] + sums[2] + sums[3];
+  return static_cast<double>(kRounds * kAdditions) / best * 1e-9;
+}
+
+// The shortest of several runs of about 1 ms on this thread, in seconds a round.
+double seconds_per_round(const measure::PeakLoop& loop) {
+  std::int64_t rounds = 1 << 10;
+  const auto run = [&] {
+    const auto begin = std::chrono::steady_clock::now();
+    loop.run(rounds);
+    return seconds_since(begin);
+  };
+  while (run() < 1e-3) rounds *= 2;
+  double best = run();
+  for (int i = 0; i < 16; ++i) best = std::min(best, run());
+  return best / static_cast<double>(rounds);
 }
 
 }  // namespace
 
-Peak measure_peak() {
-  const measure::PeakLoop loop = measure::peak_loops().front();
-  const std::int64_t threads = num_threads();
-  const auto run = [&](std::int64_t rounds) {
-    return seconds([&] { parallel_for(threads, [&](std::int64_t) { loop.run(rounds); }); });
-  };
-  // Long enough that starting the threads does not count: about 20 ms.
-  std::int64_t rounds = 1 << 14;
-  while (std::min(run(rounds), run(rounds)) < 0.01 && rounds < (std::int64_t{1} << 32)) rounds *= 2;
-  rounds *= 2;
-  double best = run(rounds);
-  for (int i = 0; i < 6; ++i) best = std::min(best, run(rounds));
-  return {static_cast<double>(rounds * loop.flops_per_round * threads) / best * 1e-9, loop.instructions};
+PeakMeter::PeakMeter(DType dtype, std::string_view kernels) : threads_(num_threads()), rounds_(1 << 12) {
+  const measure::PeakLoop loop = measure::peak_loop(dtype, kernels);
+  loop_ = loop.run;
+  flops_per_round_ = loop.flops_per_round;
+  instructions_ = loop.kernels;
+  // Long enough that starting the threads does not count: about 10 ms.
+  while (std::min(run(rounds_), run(rounds_)) < 0.005 && rounds_ < (std::int64_t{1} << 32)) rounds_ *= 2;
+  rounds_ *= 2;
 }
 
-double measure_read_bandwidth(std::int64_t bytes) {
-  if (bytes < (1 << 20)) {
-    throw std::invalid_argument("[measure] expected at least 1048576 bytes to read; found " + std::to_string(bytes));
-  }
-  const std::int64_t words = bytes / 8;
-  const std::int64_t threads = num_threads();
-  const std::int64_t share = (words + threads - 1) / threads;
-  std::vector<std::uint64_t> memory(static_cast<std::size_t>(words), 1);
-  std::vector<std::uint64_t> sums(static_cast<std::size_t>(threads));
-  double best = 1e9;
-  for (int i = 0; i < 4; ++i) {
-    best = std::min(best, seconds([&] {
-                      parallel_for(threads, [&](std::int64_t t) {
-                        const std::int64_t begin = std::min(words, t * share);
-                        const std::int64_t count = std::min(words - begin, share);
-                        sums[static_cast<std::size_t>(t)] = sum_of(memory.data() + begin, count);
-                      });
-                    }));
-    memory[static_cast<std::size_t>(i)] = sums[0];  // the sums are needed
-  }
-  return static_cast<double>(words * 8) / best * 1e-9;
+double PeakMeter::run(std::int64_t rounds) const {
+  const auto begin = std::chrono::steady_clock::now();
+  parallel_for(threads_, [&](std::int64_t) { loop_(rounds); });
+  return seconds_since(begin);
+}
+
+double PeakMeter::sample() const {
+  return static_cast<double>(rounds_ * flops_per_round_ * threads_) / run(rounds_) * 1e-9;
+}
+
+Peak measure_peak(DType dtype, std::string_view kernels) {
+  const PeakMeter meter(dtype, kernels);
+  double best = 0;
+  for (int i = 0; i < 8; ++i) best = std::max(best, meter.sample());
+  return {best, meter.instructions()};
+}
+
+TheoreticalPeak theoretical_peak(DType dtype, std::string_view kernels) {
+  const measure::PeakLoop loop = measure::peak_loop(dtype, kernels);
+  TheoreticalPeak peak;
+  peak.ghz = measure_ghz();
+  const double cycles = seconds_per_round(loop) * peak.ghz * 1e9;
+  const double per_cycle = std::max(1.0, std::round(static_cast<double>(loop.multiply_adds_per_round) / cycles));
+  peak.operations_per_cycle =
+      static_cast<int>(per_cycle) * static_cast<int>(loop.flops_per_round / loop.multiply_adds_per_round);
+  peak.gflops = peak.ghz * peak.operations_per_cycle * num_threads();
+  return peak;
 }
 
 }  // namespace qkv

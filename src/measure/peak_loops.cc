@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Twelve independent sums hide the latency of a multiply-add (4 cycles, two a cycle). Written as assembly, since a
+// Twelve independent sums hide the latency of a multiply-add (4 to 6 cycles, two a cycle). Written as assembly, since a
 // compiler moves sums to memory or folds them away, and so that no wider instruction leaks into the rest of the
 // program.
 #include "measure/peak_loops.h"
+
+#include <stdexcept>
+#include <string>
 
 namespace qkv::measure {
 namespace {
@@ -19,6 +22,7 @@ constexpr int kSums = 12;
 #define QKV_ADD(n) "addps %%xmm0, %%xmm" n "\n"
 #define QKV_AVX2(n) "vfmadd231ps %%ymm0, %%ymm0, %%ymm" n "\n"
 #define QKV_AVX512(n) "vfmadd231ps %%zmm0, %%zmm0, %%zmm" n "\n"
+#define QKV_AVX512_BF16(n) "vdpbf16ps %%zmm0, %%zmm0, %%zmm" n "\n"
 #define QKV_CLOBBERS \
   "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "cc"
 #define QKV_LOOP(body, end)                                                                      \
@@ -30,6 +34,7 @@ constexpr int kSums = 12;
 void portable_loop(std::int64_t rounds) noexcept { QKV_LOOP(QKV_TWELVE(QKV_MULTIPLY) QKV_TWELVE(QKV_ADD), ""); }
 void avx2_loop(std::int64_t rounds) noexcept { QKV_LOOP(QKV_TWELVE(QKV_AVX2), "vzeroupper\n"); }
 void avx512_loop(std::int64_t rounds) noexcept { QKV_LOOP(QKV_TWELVE(QKV_AVX512), "vzeroupper\n"); }
+void avx512_bf16_loop(std::int64_t rounds) noexcept { QKV_LOOP(QKV_TWELVE(QKV_AVX512_BF16), "vzeroupper\n"); }
 
 #else
 
@@ -48,18 +53,47 @@ void portable_loop(std::int64_t rounds) noexcept {
 
 #endif
 
+// A multiply-add counts as two operations; `width` is how many of them an instruction does.
+PeakLoop loop(const char* kernels, DType dtype, void (*run)(std::int64_t) noexcept, std::int64_t width) {
+  return {kernels, dtype, run, 2 * width * kSums, kSums};
+}
+
 }  // namespace
 
 std::vector<PeakLoop> peak_loops() {
   std::vector<PeakLoop> loops;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) loops.push_back({"avx512", avx512_loop, 2 * 16 * kSums});
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+  const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
+  if (bf16) loops.push_back(loop("avx512_bf16", DType::bf16, avx512_bf16_loop, 32));
+  if (avx512) loops.push_back(loop("avx512", DType::f32, avx512_loop, 16));
+  if (bf16) loops.push_back(loop("avx512_bf16", DType::f32, avx512_loop, 16));
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    loops.push_back({"avx2", avx2_loop, 2 * 8 * kSums});
+    loops.push_back(loop("avx2", DType::f32, avx2_loop, 8));
   }
 #endif
-  loops.push_back({"portable", portable_loop, 2 * 4 * kSums});
+  loops.push_back(loop("portable", DType::f32, portable_loop, 4));
   return loops;
+}
+
+PeakLoop peak_loop(DType dtype, std::string_view kernels) {
+  if (dtype != DType::f32 && dtype != DType::bf16) {
+    throw std::invalid_argument("[measure] a peak is measured for f32 or bf16; found " +
+                                std::string(dtype_name(dtype)));
+  }
+  const std::vector<PeakLoop> loops = peak_loops();
+  const PeakLoop* found = nullptr;
+  for (const PeakLoop& candidate : loops) {
+    if (!kernels.empty() && kernels != candidate.kernels) continue;
+    if (candidate.dtype == dtype) return candidate;
+    if (!found && candidate.dtype == DType::f32) found = &candidate;
+  }
+  if (!found) {
+    throw std::invalid_argument("[measure] expected a set of kernels that this processor has; found '" +
+                                std::string(kernels) + "'");
+  }
+  return *found;
 }
 
 }  // namespace qkv::measure

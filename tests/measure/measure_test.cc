@@ -6,8 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <string>
 
 #include "measure/peak_loops.h"
+#include "measure/read_loops.h"
+#include "qkv/kernels.h"
+#include "qkv/threads.h"
 
 namespace {
 
@@ -70,27 +74,89 @@ TEST(Counts, TrainingAndrea120mTakes605MegaflopsAToken) {
   EXPECT_EQ(qkv::forward_flops_per_token(c, 0), 2.0 * static_cast<double>(qkv::matrix_parameters(c)));
 }
 
+TEST(Counts, ReadablePairsAreThoseThatCountingFinds) {
+  constexpr std::int64_t kFar = std::int64_t{1} << 62;
+  for (const std::int64_t q_len : {0, 1, 3, 5})
+    for (const std::int64_t kv_len : {0, 1, 4, 6})
+      for (std::int64_t start = -7; start < 8; ++start)
+        for (const std::int64_t left : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{2}, kFar})
+          for (const std::int64_t right : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{1}, kFar})
+            for (const bool causal : {false, true}) {
+              std::int64_t pairs = 0;
+              for (std::int64_t i = 0; i < q_len; ++i)
+                for (std::int64_t j = 0; j < kv_len; ++j) {
+                  const std::int64_t position = start + i;
+                  pairs += (!causal || j <= position) && (left < 0 || j >= position - left) &&
+                           (right < 0 || j <= position + right);
+                }
+              ASSERT_EQ(qkv::readable_pairs(q_len, kv_len, start, causal, left, right), pairs)
+                  << q_len << ' ' << kv_len << ' ' << start << ' ' << left << ' ' << right << ' ' << causal;
+            }
+}
+
+TEST(Counts, PairsOfTheShapesThatTheBenchMeasures) {
+  EXPECT_EQ(qkv::readable_pairs(4096, 4096, 0, true), 4096LL * 4097 / 2);
+  EXPECT_EQ(qkv::readable_pairs(1, 16384, 16383, true), 16384);
+  EXPECT_EQ(qkv::readable_pairs(8192, 8192, 0, true, 255), 255LL * 256 / 2 + (8192 - 255) * 256LL);
+}
+
 TEST(Peak, IsAPositiveFigureOfAKnownInstructionSet) {
-  const qkv::Peak peak = qkv::measure_peak();
-  EXPECT_TRUE(std::isfinite(peak.gflops));
-  EXPECT_GT(peak.gflops, 0);
-  EXPECT_EQ(peak.instructions, qkv::measure::peak_loops().front().instructions);
+  for (const qkv::DType dtype : {qkv::DType::f32, qkv::DType::bf16}) {
+    const qkv::Peak peak = qkv::measure_peak(dtype);
+    EXPECT_TRUE(std::isfinite(peak.gflops));
+    EXPECT_GT(peak.gflops, 0);
+    EXPECT_EQ(peak.instructions, qkv::measure::peak_loop(dtype, "").kernels);
+  }
 }
 
 TEST(Peak, EveryLoopThatThisProcessorHasRuns) {
   const auto loops = qkv::measure::peak_loops();
-  EXPECT_STREQ(loops.back().instructions, "portable");
+  EXPECT_STREQ(loops.back().kernels, "portable");
   for (const auto& loop : loops) {
-    SCOPED_TRACE(loop.instructions);
+    SCOPED_TRACE(loop.kernels);
     EXPECT_GT(loop.flops_per_round, 0);
+    EXPECT_EQ(loop.flops_per_round % (2 * loop.multiply_adds_per_round), 0);
     loop.run(1);
     loop.run(1000);
   }
 }
 
+TEST(Peak, TheLoopIsThatOfTheKernels) {
+  const std::string chosen(qkv::kernel_set());
+  EXPECT_EQ(qkv::measure::peak_loop(qkv::DType::f32, chosen).kernels, chosen);
+  EXPECT_EQ(qkv::measure::peak_loop(qkv::DType::bf16, chosen).kernels, chosen);
+  // Without bf16 products, bf16 is multiplied as f32.
+  const auto portable = qkv::measure::peak_loop(qkv::DType::bf16, "portable");
+  EXPECT_STREQ(portable.kernels, "portable");
+  EXPECT_EQ(portable.dtype, qkv::DType::f32);
+  EXPECT_EQ(qkv::PeakMeter(qkv::DType::f32, "portable").instructions(), "portable");
+  EXPECT_THROW(qkv::measure_peak(qkv::DType::f64), std::invalid_argument);
+  EXPECT_THROW(qkv::PeakMeter(qkv::DType::f32, "abacus"), std::invalid_argument);
+}
+
+TEST(Peak, TheoreticalIsFrequencyTimesOperationsTimesThreads) {
+  const auto peak = qkv::theoretical_peak(qkv::DType::f32, "portable");
+  EXPECT_GT(peak.ghz, 0.1);  // what no processor that runs this is below or above, however busy
+  EXPECT_LT(peak.ghz, 20);
+  EXPECT_EQ(peak.operations_per_cycle % 8, 0);  // a vector of 4 multiply-adds
+  EXPECT_DOUBLE_EQ(peak.gflops, peak.ghz * peak.operations_per_cycle * qkv::num_threads());
+}
+
 TEST(Bandwidth, IsPositiveAlsoForASizeThatThreadsDoNotDivide) {
   EXPECT_GT(qkv::measure_read_bandwidth((1 << 20) + 13), 0);
   EXPECT_THROW(qkv::measure_read_bandwidth(1000), std::invalid_argument);
+  const qkv::ReadMeter meter((1 << 20) + 13);
+  EXPECT_GE(meter.bytes(), (1 << 20) + 13);
+  EXPECT_FALSE(meter.loop().empty());
+  EXPECT_GT(meter.sample(), 0);
+}
+
+TEST(Bandwidth, EveryLoopReadsItsMemoryOnly) {
+  const qkv::Tensor memory({qkv::measure::kReadBlock * 2 / 8}, qkv::DType::i64);
+  for (const auto& loop : qkv::measure::read_loops()) {
+    SCOPED_TRACE(loop.name);
+    loop.run(static_cast<const char*>(memory.raw()), qkv::measure::kReadBlock * 2);
+  }
 }
 
 }  // namespace
