@@ -173,6 +173,7 @@ Tensor load_heads(const char* option, const std::string& path, DType dtype) {
 // The inputs, and the options that point into them.
 struct Inputs {
   Tensor q, k, v;             // [batch, n_head | n_kv_head, seq, dim]
+  Tensor dout;                // [batch, n_head, q_len, d_v]; empty if not given
   Tensor mask, alibi, sinks;  // as in the files; empty if not given
   qkv::AttentionOptions options;
 };
@@ -186,6 +187,7 @@ void load(const Options& o, Inputs& in) {
   in.q = load_heads("--q", o.q, dtype);
   in.k = load_heads("--k", o.k, dtype);
   in.v = load_heads("--v", o.v, dtype);
+  if (!o.dout.empty()) in.dout = load_heads("--dout", o.dout, dtype);
   in.mask = load_optional(o.mask);
   in.alibi = load_optional(o.alibi);
   in.sinks = load_optional(o.sinks);
@@ -206,40 +208,52 @@ void load(const Options& o, Inputs& in) {
   if (o.path == "tiled") a.path = qkv::AttentionPath::tiled;
 }
 
-DType result_type(const Inputs& in) { return in.q.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+// Everything is computed before the first file is written.
+class Results {
+ public:
+  explicit Results(const Inputs& in) : dtype_(in.q.dtype() == DType::f64 ? DType::f64 : DType::f32) {}
 
-// Zeros of a shape if the result is wanted, otherwise nothing.
-Tensor result(const std::string& path, const qkv::Dims& shape, const Inputs& in) {
-  return path.empty() ? Tensor() : Tensor(shape, result_type(in));
-}
+  // Zeros of a shape to be saved at a path; without a path, an empty view: not wanted.
+  qkv::View add(const std::string& path, const qkv::Dims& shape) {
+    if (path.empty()) return {};
+    files_.push_back({path, Tensor(shape, dtype_)});
+    return files_.back().array;
+  }
+  Tensor needed(const qkv::Dims& shape) const { return Tensor(shape, dtype_); }
+  void save() const {
+    for (const File& file : files_) qkv::save_npy(file.path, file.array);
+  }
 
-void save(const std::string& path, const Tensor& array) {
-  if (!path.empty()) qkv::save_npy(path, array);
-}
+ private:
+  struct File {
+    std::string path;
+    Tensor array;
+  };
+  DType dtype_;
+  std::vector<File> files_;
+};
 
-void save_steps(const std::string& directory, const Inputs& in, const qkv::Dims& shape) {
+void compute_steps(const std::string& directory, const Inputs& in, const qkv::Dims& shape, Results& results) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) throw qkv::FileError(directory, error.message());
-  Tensor scores(shape, result_type(in)), softcapped(shape, result_type(in));  // [batch, n_head, q_len, kv_len]
-  Tensor masked(shape, result_type(in)), probs(shape, result_type(in));       // [batch, n_head, q_len, kv_len]
-  attention_steps(in.q, in.k, in.v, in.options, {scores, softcapped, masked, probs});
-  save(directory + "/scores.npy", scores);
-  save(directory + "/softcapped.npy", softcapped);
-  save(directory + "/masked.npy", masked);
-  save(directory + "/probs.npy", probs);
+  qkv::AttentionSteps steps;  // each [batch, n_head, q_len, kv_len]
+  steps.scores = results.add(directory + "/scores.npy", shape);
+  steps.softcapped = results.add(directory + "/softcapped.npy", shape);
+  steps.masked = results.add(directory + "/masked.npy", shape);
+  steps.probs = results.add(directory + "/probs.npy", shape);
+  attention_steps(in.q, in.k, in.v, in.options, steps);
 }
 
-void save_gradients(const Options& o, const Inputs& in, const Tensor& out, const Tensor& lse) {
-  const Tensor dout = load_heads("--dout", o.dout, in.q.dtype());  // [batch, n_head, q_len, d_v]
-  Tensor dq = result(o.dq, in.q.shape(), in), dk = result(o.dk, in.k.shape(), in), dv = result(o.dv, in.v.shape(), in);
-  Tensor dmask = result(o.dmask, in.mask.shape(), in), dsinks = result(o.dsinks, in.sinks.shape(), in);
-  attention_backward(in.q, in.k, in.v, out, lse, dout, in.options, {dq, dk, dv, dmask, dsinks});
-  save(o.dq, dq);
-  save(o.dk, dk);
-  save(o.dv, dv);
-  save(o.dmask, dmask);
-  save(o.dsinks, dsinks);
+void compute_gradients(const Options& o, const Inputs& in, const qkv::ConstView& out, const qkv::ConstView& lse,
+                       Results& results) {
+  qkv::AttentionGradients gradients;
+  gradients.dq = results.add(o.dq, in.q.shape());
+  gradients.dk = results.add(o.dk, in.k.shape());
+  gradients.dv = results.add(o.dv, in.v.shape());
+  gradients.dmask = results.add(o.dmask, in.mask.shape());
+  gradients.dsinks = results.add(o.dsinks, in.sinks.shape());
+  attention_backward(in.q, in.k, in.v, out, lse, in.dout, in.options, gradients);
 }
 
 void run(const Options& o) {
@@ -247,16 +261,17 @@ void run(const Options& o) {
   Inputs in;
   load(o, in);
   const qkv::Dims &q = in.q.shape(), &k = in.k.shape(), &v = in.v.shape();
-  const qkv::Dims scores_shape{q[0], q[1], q[2], k[2]};
-  Tensor out({q[0], q[1], q[2], v[3]}, result_type(in));  // [batch, n_head, q_len, d_v]
-  Tensor lse({q[0], q[1], q[2]}, result_type(in));        // [batch, n_head, q_len]
-  Tensor probs = result(o.probs, scores_shape, in);
-  attention(in.q, in.k, in.v, in.options, {out, lse, probs});
-  save(o.out, out);
-  save(o.lse, lse);
-  save(o.probs, probs);
-  if (!o.trace.empty()) save_steps(o.trace, in, scores_shape);
-  if (o.wants_gradient()) save_gradients(o, in, out, lse);
+  const qkv::Dims scores_shape{q[0], q[1], q[2], k[2]}, lse_shape{q[0], q[1], q[2]};
+  Results results(in);
+  qkv::AttentionResults forward;
+  forward.out = results.add(o.out, {q[0], q[1], q[2], v[3]});
+  Tensor unsaved_lse = results.needed(lse_shape);  // the gradients need it
+  forward.lse = o.lse.empty() ? unsaved_lse.view() : results.add(o.lse, lse_shape);
+  forward.probs = results.add(o.probs, scores_shape);
+  attention(in.q, in.k, in.v, in.options, forward);
+  if (o.wants_gradient()) compute_gradients(o, in, forward.out, forward.lse, results);
+  if (!o.trace.empty()) compute_steps(o.trace, in, scores_shape, results);
+  results.save();
 }
 
 void add(CLI::App& app) {
