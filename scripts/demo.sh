@@ -26,7 +26,7 @@ echo "... $(wc -c <"$text") bytes"
 say "Training: $model"
 "$qkv" train --data "$text" --out "$model" --tokenizer bpe:2048 \
   --n-layer 4 --n-head 4 --d-model 128 --ctx-len 128 --batch-size 16 \
-  --steps 600 --learning-rate 4e-3 --warmup-steps 30 --schedule linear --min-lr 1e-4 \
+  --steps 600 --learning-rate 3e-3 --warmup-steps 40 --schedule linear --min-lr 1e-4 \
   --log-interval 50 --eval-interval 200 --eval-iters 0 --sample-interval 200 --sample-tokens 50 \
   --sample-prompt "$prompt"
 
