@@ -109,15 +109,16 @@ void add_model_options(CLI::App& command, TrainSettings& s) {
   add(command, v, "--v-head-dim", &C::v_head_dim, "Width of a value [head_dim]");
   add(command, v, "--d-ff", &C::d_ff, "Width of the MLP [4 * d_model]");
   add(command, v, "--ctx-len,--block-size", &C::ctx_len, "Tokens the model sees at once")->capture_default_str();
-  add_choice(command, v, "--norm", &C::norm, {{"rmsnorm", Norm::rmsnorm}, {"layernorm", Norm::layernorm}}, "[rmsnorm]");
+  add_choice(command, v, "--norm", &C::norm, {{"rmsnorm", Norm::rmsnorm}, {"layernorm", Norm::layernorm}},
+             "Kind of norm [rmsnorm]");
   add_choice(command, v, "--activation", &C::activation,
              {{"relu", Activation::relu},
               {"relu2", Activation::relu2},
               {"gelu", Activation::gelu},
               {"swiglu", Activation::swiglu}},
-             "[relu]");
+             "Activation of the MLP [relu]");
   add_choice(command, v, "--positions", &C::positions, {{"learned", Positions::learned}, {"rotary", Positions::rotary}},
-             "[learned]");
+             "How a token knows its place [learned]");
   add(command, v, "--norm-gain,!--no-norm-gain", &C::norm_gain, "Norms have a gain");
   add(command, v, "--norm-bias,!--no-norm-bias", &C::norm_bias, "Layer norms have a bias");
   add(command, v, "--norm-eps", &C::norm_eps, "What keeps norms from dividing by 0")->capture_default_str();
@@ -141,7 +142,8 @@ void add_optimiser_options(CLI::App& command, TrainSettings& s) {
       ->capture_default_str();
   add(command, v, "--learning-rate", &C::learning_rate, "The highest one")->capture_default_str();
   add(command, v, "--min-lr", &C::min_lr, "The last one [a tenth of the highest]");
-  add(command, v, "--warmup-steps,--warmup-iters", &C::warmup_steps, "[a twentieth of the steps, at most 500]");
+  add(command, v, "--warmup-steps,--warmup-iters", &C::warmup_steps,
+      "Steps of rising rate [a twentieth of all, at most 500]");
   add(command, v, "--decay-steps,--lr-decay-iters", &C::decay_steps, "Step at which the schedule ends [steps]");
   add_choice(command, v, "--schedule", &C::schedule,
              {{"cosine", Schedule::cosine},
