@@ -6,6 +6,7 @@
 
 #include "attention/tile_elements.h"
 #include "core/float_types.h"
+#include "core/parallel.h"
 
 namespace qkv {
 namespace {
@@ -102,7 +103,8 @@ KeyTile load_keys(const TilePlan& plan, std::int64_t b, std::int64_t kv_head, st
   if (use == KeyUse::forward) {
     plan.table.interleave(t.v16, t.ldv, t.n, p.d_v, scratch.d_v, scratch.v_pairs);
     t.v_pairs = scratch.v_pairs;
-  } else {
+    t.finite = values_finite(t, plan);
+  } else if (use == KeyUse::backward) {
     plan.table.interleave(t.k16, t.ldk, t.n, p.d_k, scratch.d_k, scratch.k_pairs);
     t.k_pairs = scratch.k_pairs;
     t.finite = keys_finite(t, plan) && values_finite(t, plan);
@@ -110,11 +112,44 @@ KeyTile load_keys(const TilePlan& plan, std::int64_t b, std::int64_t kv_head, st
   return t;
 }
 
+PackedValues::PackedValues(const TilePlan& plan)
+    : plan_(plan),
+      tiles_(plan.p.kv_len / kKeyTile + 2),
+      d_v_(round_up(plan.p.d_v, 16)),
+      pairs_({plan.p.batch, plan.p.n_kv_head, tiles_, kKeyTile, d_v_}, DType::bf16),
+      finite_({plan.p.batch, plan.p.n_kv_head, tiles_}, DType::boolean) {
+  const AttentionProblem& p = plan.p;
+  parallel_for(p.batch * p.n_kv_head, [&](std::int64_t head) {
+    const std::int64_t b = head / p.n_kv_head, kv_head = head % p.n_kv_head;
+    Scratch scratch(plan);
+    const KeySteps tiles{0, p.sequences[static_cast<std::size_t>(b)].kv_len, p.first_key, kKeyTile};
+    for (std::int64_t j = 0; j < tiles.end; j = tiles.next(j)) {
+      const KeyTile t = load_keys(plan, b, kv_head, j, tiles.next(j), KeyUse::forward, scratch);
+      const std::int64_t at = slot(b, kv_head, j);
+      std::copy_n(t.v_pairs, round_up(t.n, 2) * d_v_,
+                  reinterpret_cast<std::uint16_t*>(pairs_.data<bf16>()) + at * kKeyTile * d_v_);
+      finite_.data<bool>()[at] = t.finite;
+    }
+  });
+}
+
+std::int64_t PackedValues::slot(std::int64_t b, std::int64_t kv_head, std::int64_t j0) const noexcept {
+  const std::int64_t first = plan_.p.first_key;
+  return (b * plan_.p.n_kv_head + kv_head) * tiles_ + (j0 + first) / kKeyTile - first / kKeyTile;
+}
+
+void PackedValues::lend(KeyTile& tile, std::int64_t b, std::int64_t kv_head) const noexcept {
+  const std::int64_t at = slot(b, kv_head, tile.j0);
+  tile.v_pairs = reinterpret_cast<const std::uint16_t*>(pairs_.data<bf16>()) + at * kKeyTile * d_v_;
+  tile.finite = finite_.data<bool>()[at];
+}
+
 Poisons take_poisons_of_values(KeyTile& t, const TilePlan& plan, Scratch& scratch) {
   if (plan.bf16) {
     const std::int64_t ld = t.v16 == scratch.v16 ? t.ldv : scratch.d_v;  // in place, if it is a copy already
     const Poisons poisons = take_poisons(t.v16, t.ldv, t.n, plan.p.d_v, scratch.v16, ld);
     plan.table.interleave(scratch.v16, ld, t.n, plan.p.d_v, scratch.d_v, scratch.v_pairs);
+    t.v_pairs = scratch.v_pairs;
     return poisons;
   }
   const std::int64_t ld = round_up(plan.p.d_v, 8);
@@ -129,6 +164,7 @@ Poisons take_poisons_of_keys(KeyTile& t, const TilePlan& plan, Scratch& scratch)
     const std::int64_t ld = t.k16 == scratch.k16 ? t.ldk : scratch.d_k;
     const Poisons poisons = take_poisons(t.k16, t.ldk, t.n, plan.p.d_k, scratch.k16, ld);
     plan.table.interleave(scratch.k16, ld, t.n, plan.p.d_k, scratch.d_k, scratch.k_pairs);
+    t.k_pairs = scratch.k_pairs;
     return poisons;
   }
   const std::int64_t ld = round_up(plan.p.d_k, 8);

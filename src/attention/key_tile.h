@@ -32,10 +32,26 @@ struct KeyTile {
   bool finite;  // all of k and v; found out for KeyUse::backward alone
 };
 
-enum class KeyUse : std::uint8_t { scores, forward, backward };  // k alone; k and v; all products of the gradients
+// k alone; k and v; the same without the pairs of v, which are lent; all that gradients multiply.
+enum class KeyUse : std::uint8_t { scores, forward, forward_unpacked, backward };
 
 KeyTile load_keys(const TilePlan& plan, std::int64_t b, std::int64_t kv_head, std::int64_t j0, std::int64_t j1,
                   KeyUse use, Scratch& scratch) noexcept;
+
+// The pairs of all values, made once where many query tiles read them (bf16 products).
+class PackedValues {
+ public:
+  PackedValues(const TilePlan& plan);  // packs; throws std::bad_alloc
+  // Lets a tile that begins at a tile's place use them.
+  void lend(KeyTile& tile, std::int64_t b, std::int64_t kv_head) const noexcept;
+
+ private:
+  std::int64_t slot(std::int64_t b, std::int64_t kv_head, std::int64_t j0) const noexcept;
+
+  const TilePlan& plan_;
+  std::int64_t tiles_, d_v_;
+  Tensor pairs_, finite_;  // [batch, n_kv_head, tiles, kKeyTile, d_v_] as two-byte elements; [.., tiles] bool
+};
 
 // An element that is inf or NaN. Where some pairs of a tile may not be read, such elements are replaced by 0 before a
 // product and added by hand where they may be: 0 * NaN would not be 0.

@@ -50,7 +50,9 @@ void widen_elements(DType dtype, const void* base, std::int64_t offset, std::int
 
 void narrow_elements(DType dtype, void* base, std::int64_t offset, std::int64_t stride, std::int64_t n,
                      const float* from) noexcept {
-  if (dtype == DType::f32)
+  if (dtype == DType::bf16 && stride == 1)
+    kernels().narrow_bf16(from, n, static_cast<std::uint16_t*>(base) + offset);
+  else if (dtype == DType::f32)
     narrow_strided<float>(base, offset, stride, n, from);
   else if (dtype == DType::bf16)
     narrow_strided<bf16>(base, offset, stride, n, from);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "attention/tile_elements.h"
 #include "attention/tile_scores.h"
@@ -42,8 +43,9 @@ class Forward {
   Forward(const AttentionProblem& p, const AttentionResults& results)
       : p_(p), results_(results), plan_(p, p.q.dtype == DType::bf16), tiling_(plan_), d_v_padded_(round_up(p.d_v, 8)) {}
 
-  void run() const {
+  void run() {
     clear_unread_rows();
+    if (plan_.bf16 && tiling_.tiles() > 2) packed_.emplace(plan_);
     const std::int64_t tasks = p_.batch * p_.n_kv_head * tiling_.tiles();
     const std::int64_t pieces = p_.kv_len / kSplitKeys + 2;
     if (pieces > 2 && num_threads() > 1 && tasks < 16 * num_threads())
@@ -159,13 +161,16 @@ class Forward {
     const KeySteps tiles{begin, end, p_.first_key, kKeyTile};
     for (std::int64_t j = begin, next; j < end; j = next) {
       next = tiles.next(j);
-      KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next, KeyUse::forward, scratch);
+      KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next,
+                               packed_ ? KeyUse::forward_unpacked : KeyUse::forward, scratch);
+      if (packed_) packed_->lend(keys, tile.b, tile.kv_head);
       const TileScores scores = compute_scores(plan_, tile, keys, scratch, false);
       if (scores.segments == 0) continue;
       kernel.rescale(plan_.unit, scores.max, d_v_padded_, sums.m, sums.l, fresh ? nullptr : sums.ot);
       std::uint64_t bits[kKeyTile];
       Poisons poisons;
-      if (scores.partial && !values_finite(keys, plan_)) {
+      // The second of an odd last pair may be a key that nobody reads.
+      if (plan_.bf16 ? !keys.finite && (scores.partial || keys.n % 2) : scores.partial && !values_finite(keys, plan_)) {
         kernel.allowed_bits(scratch.s, keys.n, bits);
         poisons = take_poisons_of_values(keys, plan_, scratch);
       }
@@ -279,6 +284,7 @@ class Forward {
   const TilePlan plan_;
   const RowTiling tiling_;
   std::int64_t d_v_padded_;  // to a multiple of 8
+  std::optional<PackedValues> packed_;
 };
 
 }  // namespace

@@ -21,5 +21,6 @@ const KernelTable kAvx2Kernels = {
     all_finite<Vec<8>>,
     all_finite_bf16,
     widen_bf16<Vec<8>>,
-    widen_f16<Vec<8>>};
+    widen_f16<Vec<8>>,
+    narrow_bf16};
 }  // namespace qkv

@@ -22,5 +22,6 @@ const KernelTable kAvx512Kernels = {"avx512",
                                     all_finite<Vec<16>>,
                                     all_finite_bf16,
                                     widen_bf16<Vec<16>>,
-                                    widen_f16<Vec<16>>};
+                                    widen_f16<Vec<16>>,
+                                    narrow_bf16};
 }  // namespace qkv

@@ -106,6 +106,7 @@ struct KernelTable {
   bool (*all_finite_bf16)(const std::uint16_t* x, std::int64_t ldx, int rows, std::int64_t cols) noexcept;
   void (*widen_bf16)(const std::uint16_t* x, std::int64_t n, float* y) noexcept;
   void (*widen_f16)(const std::uint16_t* x, std::int64_t n, float* y) noexcept;
+  void (*narrow_bf16)(const float* x, std::int64_t n, std::uint16_t* y) noexcept;  // to nearest even
 };
 
 // The table in use: QKV_KERNELS if it is set, else the best that this processor has. Throws std::invalid_argument if

@@ -19,5 +19,6 @@ const KernelTable kPortableKernels = {"portable",
                                       all_finite<Vec<4>>,
                                       all_finite_bf16,
                                       widen_bf16<Vec<4>>,
-                                      widen_f16<Vec<4>>};
+                                      widen_f16<Vec<4>>,
+                                      narrow_bf16};
 }  // namespace qkv

@@ -504,4 +504,13 @@ void widen_f16(const uint16_t* x, int64_t n, float* y) noexcept {
   for (int64_t r = i; r < n; ++r) y[r] = out[r - i];
 }
 
+inline void narrow_bf16(const float* x, int64_t n, uint16_t* y) noexcept {
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t u;
+    __builtin_memcpy(&u, x + i, 4);
+    const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16, quiet = (u >> 16) | 0x40u;
+    y[i] = static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+  }
+}
+
 }  // namespace
