@@ -85,28 +85,28 @@ bool values_finite(const KeyTile& t, const TilePlan& plan) noexcept {
 }
 
 KeyTile load_keys(const TilePlan& plan, std::int64_t b, std::int64_t kv_head, std::int64_t j0, std::int64_t j1,
-                  KeyUse use, Scratch& scratch) noexcept {
+                  KeyUse use, const KeyBuffers& buffers) noexcept {
   const AttentionProblem& p = plan.p;
   KeyTile t{};
   t.j0 = j0;
   t.n = static_cast<int>(j1 - j0);
   const auto offset = [&](const ConstView& x) { return b * x.strides[0] + kv_head * x.strides[1] + j0 * x.strides[2]; };
   if (!plan.bf16) {
-    t.k = rows_of(p.k, offset(p.k), t.n, p.d_k, use == KeyUse::backward ? round_up(p.d_k, 8) : p.d_k, scratch.k, t.ldk);
-    if (use != KeyUse::scores) t.v = rows_of(p.v, offset(p.v), t.n, p.d_v, round_up(p.d_v, 8), scratch.v, t.ldv);
+    t.k = rows_of(p.k, offset(p.k), t.n, p.d_k, use == KeyUse::backward ? round_up(p.d_k, 8) : p.d_k, buffers.k, t.ldk);
+    if (use != KeyUse::scores) t.v = rows_of(p.v, offset(p.v), t.n, p.d_v, round_up(p.d_v, 8), buffers.v, t.ldv);
     t.finite = use == KeyUse::backward && keys_finite(t, plan) && values_finite(t, plan);
     return t;
   }
-  t.k16 = rows16_of(p.k, offset(p.k), t.n, p.d_k, scratch.k16, t.ldk);
+  t.k16 = rows16_of(p.k, offset(p.k), t.n, p.d_k, buffers.k16, t.ldk);
   if (use == KeyUse::scores) return t;
-  t.v16 = rows16_of(p.v, offset(p.v), t.n, p.d_v, scratch.v16, t.ldv);
+  t.v16 = rows16_of(p.v, offset(p.v), t.n, p.d_v, buffers.v16, t.ldv);
   if (use == KeyUse::forward) {
-    plan.table.interleave(t.v16, t.ldv, t.n, p.d_v, scratch.d_v, scratch.v_pairs);
-    t.v_pairs = scratch.v_pairs;
+    plan.table.interleave(t.v16, t.ldv, t.n, p.d_v, buffers.d_v, buffers.v_pairs);
+    t.v_pairs = buffers.v_pairs;
     t.finite = values_finite(t, plan);
   } else if (use == KeyUse::backward) {
-    plan.table.interleave(t.k16, t.ldk, t.n, p.d_k, scratch.d_k, scratch.k_pairs);
-    t.k_pairs = scratch.k_pairs;
+    plan.table.interleave(t.k16, t.ldk, t.n, p.d_k, buffers.d_k, buffers.k_pairs);
+    t.k_pairs = buffers.k_pairs;
     t.finite = keys_finite(t, plan) && values_finite(t, plan);
   }
   return t;
@@ -124,7 +124,7 @@ PackedValues::PackedValues(const TilePlan& plan)
     Scratch scratch(plan);
     const KeySteps tiles{0, p.sequences[static_cast<std::size_t>(b)].kv_len, p.first_key, kKeyTile};
     for (std::int64_t j = 0; j < tiles.end; j = tiles.next(j)) {
-      const KeyTile t = load_keys(plan, b, kv_head, j, tiles.next(j), KeyUse::forward, scratch);
+      const KeyTile t = load_keys(plan, b, kv_head, j, tiles.next(j), KeyUse::forward, scratch.keys);
       const std::int64_t at = slot(b, kv_head, j);
       std::copy_n(t.v_pairs, round_up(t.n, 2) * d_v_,
                   reinterpret_cast<std::uint16_t*>(pairs_.data<bf16>()) + at * kKeyTile * d_v_);
@@ -144,32 +144,32 @@ void PackedValues::lend(KeyTile& tile, std::int64_t b, std::int64_t kv_head) con
   tile.finite = finite_.data<bool>()[at];
 }
 
-Poisons take_poisons_of_values(KeyTile& t, const TilePlan& plan, Scratch& scratch) {
+Poisons take_poisons_of_values(KeyTile& t, const TilePlan& plan, const KeyBuffers& buffers) {
   if (plan.bf16) {
-    const std::int64_t ld = t.v16 == scratch.v16 ? t.ldv : scratch.d_v;  // in place, if it is a copy already
-    const Poisons poisons = take_poisons(t.v16, t.ldv, t.n, plan.p.d_v, scratch.v16, ld);
-    plan.table.interleave(scratch.v16, ld, t.n, plan.p.d_v, scratch.d_v, scratch.v_pairs);
-    t.v_pairs = scratch.v_pairs;
+    const std::int64_t ld = t.v16 == buffers.v16 ? t.ldv : buffers.d_v;  // in place, if it is a copy already
+    const Poisons poisons = take_poisons(t.v16, t.ldv, t.n, plan.p.d_v, buffers.v16, ld);
+    plan.table.interleave(buffers.v16, ld, t.n, plan.p.d_v, buffers.d_v, buffers.v_pairs);
+    t.v_pairs = buffers.v_pairs;
     return poisons;
   }
   const std::int64_t ld = round_up(plan.p.d_v, 8);
-  const Poisons poisons = take_poisons(t.v, t.ldv, t.n, ld, scratch.v, ld);
-  t.v = scratch.v;
+  const Poisons poisons = take_poisons(t.v, t.ldv, t.n, ld, buffers.v, ld);
+  t.v = buffers.v;
   t.ldv = ld;
   return poisons;
 }
 
-Poisons take_poisons_of_keys(KeyTile& t, const TilePlan& plan, Scratch& scratch) {
+Poisons take_poisons_of_keys(KeyTile& t, const TilePlan& plan, const KeyBuffers& buffers) {
   if (plan.bf16) {
-    const std::int64_t ld = t.k16 == scratch.k16 ? t.ldk : scratch.d_k;
-    const Poisons poisons = take_poisons(t.k16, t.ldk, t.n, plan.p.d_k, scratch.k16, ld);
-    plan.table.interleave(scratch.k16, ld, t.n, plan.p.d_k, scratch.d_k, scratch.k_pairs);
-    t.k_pairs = scratch.k_pairs;
+    const std::int64_t ld = t.k16 == buffers.k16 ? t.ldk : buffers.d_k;
+    const Poisons poisons = take_poisons(t.k16, t.ldk, t.n, plan.p.d_k, buffers.k16, ld);
+    plan.table.interleave(buffers.k16, ld, t.n, plan.p.d_k, buffers.d_k, buffers.k_pairs);
+    t.k_pairs = buffers.k_pairs;
     return poisons;
   }
   const std::int64_t ld = round_up(plan.p.d_k, 8);
-  const Poisons poisons = take_poisons(t.k, t.ldk, t.n, ld, scratch.k, ld);
-  t.k = scratch.k;
+  const Poisons poisons = take_poisons(t.k, t.ldk, t.n, ld, buffers.k, ld);
+  t.k = buffers.k;
   t.ldk = ld;
   return poisons;
 }

@@ -19,15 +19,15 @@ struct KeySteps {
   }
 };
 
-// The keys [j0, j0 + n) of one (sequence, key head), and where their rows are: in the caller's memory, or in scratch if
-// that does not serve. Either the f32 or the bf16 members are set.
+// The keys [j0, j0 + n) of one (sequence, key head), and where their rows are: in the caller's memory, or in
+// buffers if that does not serve. Either the f32 or the bf16 members are set.
 struct KeyTile {
   std::int64_t j0;
   int n;
   const float *k, *v;                      // [n][d_k], [n][d_v], row strides ldk, ldv; zeros up to a multiple of 8
                                            // columns in v, and in k of KeyUse::backward
   const std::uint16_t *k16, *v16;          // the same in bf16, zeros up to a multiple of 2 columns
-  const std::uint16_t *k_pairs, *v_pairs;  // [n / 2][ld][2], ld = scratch.d_k, scratch.d_v; k_pairs for backward only
+  const std::uint16_t *k_pairs, *v_pairs;  // [n / 2][ld][2], ld = d_k, d_v of the buffers; k_pairs for backward only
   std::int64_t ldk, ldv;
   bool finite;  // all of k and v; found out for KeyUse::backward alone
 };
@@ -36,7 +36,7 @@ struct KeyTile {
 enum class KeyUse : std::uint8_t { scores, forward, forward_unpacked, backward };
 
 KeyTile load_keys(const TilePlan& plan, std::int64_t b, std::int64_t kv_head, std::int64_t j0, std::int64_t j1,
-                  KeyUse use, Scratch& scratch) noexcept;
+                  KeyUse use, const KeyBuffers& buffers) noexcept;
 
 // The pairs of all values, made once where many query tiles read them (bf16 products).
 class PackedValues {
@@ -64,7 +64,7 @@ using Poisons = std::vector<Poison>;
 
 bool values_finite(const KeyTile& keys, const TilePlan& plan) noexcept;
 // Replaces v (and k of KeyUse::backward, where it is summed) by copies without their poisons.
-Poisons take_poisons_of_values(KeyTile& keys, const TilePlan& plan, Scratch& scratch);
-Poisons take_poisons_of_keys(KeyTile& keys, const TilePlan& plan, Scratch& scratch);
+Poisons take_poisons_of_values(KeyTile& keys, const TilePlan& plan, const KeyBuffers& buffers);
+Poisons take_poisons_of_keys(KeyTile& keys, const TilePlan& plan, const KeyBuffers& buffers);
 
 }  // namespace qkv

@@ -85,7 +85,7 @@ void GradientRows::rescale(const QueryTile& tile, const bool* large) {
   const KeySteps tiles{tile.any_begin, tile.any_end, p.first_key, kKeyTile};
   for (std::int64_t j = tiles.begin, next; j < tiles.end; j = next) {
     next = tiles.next(j);
-    const KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next, KeyUse::scores, scratch_);
+    const KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next, KeyUse::scores, scratch_.keys);
     const TileScores scores = compute_scores(plan_, tile, keys, scratch_, false);
     if (scores.segments == 0) continue;
     kernel.rescale(plan_.unit, scores.max, 0, max, sum, nullptr);

@@ -24,21 +24,32 @@ TilePlan::TilePlan(const AttentionProblem& problem, bool all_bf16)
   }
 }
 
-Scratch::Scratch(const TilePlan& plan) : d_k(round_up(plan.p.d_k, 16)), d_v(round_up(plan.p.d_v, 16)) {
+Scratch::Scratch(const TilePlan& plan, int key_tiles)
+    : d_k(round_up(plan.p.d_k, 16)), d_v(round_up(plan.p.d_v, 16)), bf16_(plan.bf16) {
   const std::int64_t widest = std::max(d_k, d_v), tile = kMaxWidth * kKeyTile;
-  const std::int64_t need = (kMaxWidth * 16 + kKeyTile * 10) * widest + tile * 9 + 4096;
+  const std::int64_t buffers = (key_tiles + 1) * kKeyTile * (d_k + d_v) * (bf16_ ? 2 : 1);
+  const std::int64_t need = kMaxWidth * 16 * widest + tile * 9 + buffers + 4096;
   if (arena.size() < need) arena = Tensor({need});
   qt = take(kMaxWidth * d_k), dot = take(kMaxWidth * d_v);
   s = take(tile), ds = take(tile), slope = take(tile);
-  k = take(kKeyTile * d_k), v = take(kKeyTile * d_v);
   bias = take(tile), bias_rows = take(tile);
   rows = take(kMaxWidth * widest);
-  qt_pairs = dot_pairs = p_pairs = ds_pairs = p_rows = ds_rows = k16 = v16 = k_pairs = v_pairs = nullptr;
-  if (!plan.bf16) return;
+  keys = take_key_buffers();
+  qt_pairs = dot_pairs = p_pairs = ds_pairs = p_rows = ds_rows = nullptr;
+  if (!bf16_) return;
   qt_pairs = take16(kMaxWidth * d_k), dot_pairs = take16(kMaxWidth * d_v);
   p_pairs = take16(tile), ds_pairs = take16(tile), p_rows = take16(tile), ds_rows = take16(tile);
-  k16 = take16(kKeyTile * d_k), v16 = take16(kKeyTile * d_v);
-  k_pairs = take16(kKeyTile * d_k), v_pairs = take16(kKeyTile * d_v);
+}
+
+KeyBuffers Scratch::take_key_buffers() {
+  KeyBuffers b{d_k, d_v, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+  if (bf16_) {
+    b.k16 = take16(kKeyTile * d_k), b.v16 = take16(kKeyTile * d_v);
+    b.k_pairs = take16(kKeyTile * d_k), b.v_pairs = take16(kKeyTile * d_v);
+  } else {
+    b.k = take(kKeyTile * d_k), b.v = take(kKeyTile * d_v);
+  }
+  return b;
 }
 
 float* Scratch::take(std::int64_t floats) {

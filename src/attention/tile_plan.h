@@ -27,26 +27,35 @@ struct TilePlan {
 
 inline std::int64_t round_up(std::int64_t x, std::int64_t step) noexcept { return (x + step - 1) / step * step; }
 
+// Room for the copies of one key tile, where the caller's memory does not serve.
+struct KeyBuffers {
+  std::int64_t d_k, d_v;             // multiples of 16
+  float *k, *v;                      // [kKeyTile][d_k], [kKeyTile][d_v]; null with bf16 products
+  std::uint16_t *k16, *v16;          // the same in bf16; null without bf16 products, as are the pairs
+  std::uint16_t *k_pairs, *v_pairs;  // [kKeyTile / 2][d_k][2], [kKeyTile / 2][d_v][2]
+};
+
 // Memory of one thread, kept between calls. Row-major; columns are queries of the tile. What only bf16 products use is
 // null elsewhere.
 struct Scratch {
-  explicit Scratch(const TilePlan& plan);  // throws std::bad_alloc
-  float* take(std::int64_t floats);        // 64-byte aligned
+  // key_tiles: how many buffers take_key_buffers() may give. Throws std::bad_alloc.
+  explicit Scratch(const TilePlan& plan, int key_tiles = 0);
+  float* take(std::int64_t floats);  // 64-byte aligned
   std::uint16_t* take16(std::int64_t halves) { return reinterpret_cast<std::uint16_t*>(take((halves + 1) / 2)); }
+  KeyBuffers take_key_buffers();
 
-  std::int64_t d_k, d_v;                // multiples of 16, as are the rows below
+  std::int64_t d_k, d_v;                // multiples of 16
   float *qt, *dot;                      // [d_k][width] queries, [d_v][width] gradients of the output
   float *s, *ds, *slope;                // [kKeyTile][width]
-  float *k, *v;                         // [kKeyTile][d_k], [kKeyTile][d_v]: copies of keys and values
+  KeyBuffers keys;                      // of the tile at work
   float *bias, *bias_rows;              // [kKeyTile][width], [width][kKeyTile]
   float* rows;                          // [width][max(d_k, d_v)]
   std::uint16_t *qt_pairs, *dot_pairs;  // [d_k / 2][width][2], [d_v / 2][width][2]
   std::uint16_t *p_pairs, *ds_pairs;    // [kKeyTile / 2][width][2]
   std::uint16_t *p_rows, *ds_rows;      // [kKeyTile][width]
-  std::uint16_t *k16, *v16;             // [kKeyTile][d_k], [kKeyTile][d_v]: copies of keys and values
-  std::uint16_t *k_pairs, *v_pairs;     // [kKeyTile / 2][d_k][2], [kKeyTile / 2][d_v][2]
 
  private:
+  bool bf16_;
   std::size_t used_ = 0;
 };
 

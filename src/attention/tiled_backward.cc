@@ -24,6 +24,7 @@ namespace qkv {
 namespace {
 
 constexpr int kBackwardSplit = 256;
+constexpr int kSplitTiles = kBackwardSplit / kKeyTile + 1;
 constexpr float kSkip = -std::numeric_limits<float>::infinity();  // a weight of a pair that may not be read
 
 // Writes zero rows [begin, end) of x[b][h].
@@ -91,8 +92,14 @@ class Backward {
     std::int64_t begin = 0;
     for (std::int64_t s = 0; s < split; ++s) begin = splits_.next(begin);
     const std::int64_t end = splits_.next(begin);
-    Scratch scratch(plan_);
+    Scratch scratch(plan_, kSplitTiles);
     GradientRows rows(plan_, scratch);
+    KeyTile keys[kSplitTiles];  // all of the split's
+    int count = 0;
+    const KeySteps tiles{begin, std::min(end, p_.sequences[static_cast<std::size_t>(b)].kv_len), p_.first_key,
+                         kKeyTile};
+    for (std::int64_t j = begin; j < tiles.end; j = tiles.next(j))
+      keys[count++] = load_keys(plan_, b, kv_head, j, tiles.next(j), KeyUse::backward, scratch.take_key_buffers());
     float* dqt = scratch.take(d_k_ * kMaxWidth);  // [d_k_][width]
     Tensor dk({end - begin, d_k_}), dv({end - begin, d_v_});
     for (std::int64_t index = 0; index < tiling_.tiles(); ++index) {
@@ -100,44 +107,44 @@ class Backward {
       const std::int64_t first = std::max(begin, tile.any_begin), last = std::min(end, tile.any_end);
       if (tile.rows == 0 || first >= last) continue;
       rows.load(tile, statistics_, dout_);
-      add_tile(tile, rows, first, last, begin, dk.data(), dv.data(), dqt, scratch);
+      std::fill_n(dqt, d_k_ * tile.kernels->width, 0.0f);
+      for (int i = 0; i < count; ++i) {
+        KeyTile part = keys[i];  // up to the last key that the query tile reads
+        part.n = static_cast<int>(std::min<std::int64_t>(part.n, last - part.j0));
+        if (part.n <= 0 || part.j0 + part.n <= first) continue;
+        const std::int64_t row = part.j0 - begin;
+        add_pair(tile, rows, part, dk.data() + row * d_k_, dv.data() + row * d_v_, dqt, scratch);
+      }
       if (gradients_.dq) add_queries(tile, index, split, dqt, scratch);
     }
     store_keys(gradients_.dk, b, kv_head, begin, end, p_.d_k, static_cast<float>(p_.scale), dk);
     store_keys(gradients_.dv, b, kv_head, begin, end, p_.d_v, 1.0f, dv);
   }
 
-  // What the pairs of one query tile and the keys [first, last) give to dk, dv (row 0 is key `base`) and dqt.
-  void add_tile(const QueryTile& tile, const GradientRows& rows, std::int64_t first, std::int64_t last,
-                std::int64_t base, float* dk, float* dv, float* dqt, Scratch& scratch) const {
-    const TileKernels& kernel = *tile.kernels;
-    const int width = kernel.width, lanes = kernel.lanes;
-    std::fill_n(dqt, d_k_ * width, 0.0f);
-    const KeySteps tiles{first, last, p_.first_key, kKeyTile};
-    for (std::int64_t j = first, next; j < last; j = next) {
-      next = tiles.next(j);
-      KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next, KeyUse::backward, scratch);
-      std::uint64_t bits[kKeyTile];
-      const TileGradients g = compute_gradients(plan_, tile, keys, rows, GradientOf::scores, scratch, bits);
-      Poisons key_poisons;
-      if (g.careful && gradients_.dq) key_poisons = take_poisons_of_keys(keys, plan_, scratch);
-      for (int i = 0; i < g.scores.segments; ++i) {
-        const Segment& part = g.scores.segment[i];
-        const int column = part.first * lanes, count = std::min(tile.rows, part.last * lanes) - column;
-        if (count <= 0) continue;
-        const std::int64_t row = j - base + part.k0;
-        add_segment(tile, keys, rows, part, column, count, dk + row * d_k_, dv + row * d_v_, dqt, scratch);
-        if (!g.careful) continue;
-        for (int key = part.k0; key < part.k1; ++key)
-          for (int r = column; r < column + count; ++r)
-            if (!(bits[key] >> r & 1)) scratch.s[key * width + r] = scratch.ds[key * width + r] = kSkip;
-        add_poisons(rows.dout_poisons, scratch.s, part, column, count, width, dv + row * d_v_, d_v_);
-        add_poisons(rows.q_poisons, scratch.ds, part, column, count, width, dk + row * d_k_, d_k_);
-        for (const Poison& x : key_poisons)
-          for (int r = column; x.row >= part.k0 && x.row < part.k1 && r < column + count; ++r)
-            if (scratch.ds[x.row * width + r] != kSkip)
-              dqt[x.column * width + r] += scratch.ds[x.row * width + r] * x.value;
-      }
+  // What one query tile and one key tile give to dk, dv (rows of the key tile) and dqt.
+  void add_pair(const QueryTile& tile, const GradientRows& rows, KeyTile keys, float* dk, float* dv, float* dqt,
+                Scratch& scratch) const {
+    const int width = tile.kernels->width, lanes = tile.kernels->lanes;
+    std::uint64_t bits[kKeyTile];
+    const TileGradients g = compute_gradients(plan_, tile, keys, rows, GradientOf::scores, scratch, bits);
+    Poisons key_poisons;
+    if (g.careful && gradients_.dq) key_poisons = take_poisons_of_keys(keys, plan_, scratch.keys);
+    for (int i = 0; i < g.scores.segments; ++i) {
+      const Segment& part = g.scores.segment[i];
+      const int column = part.first * lanes, count = std::min(tile.rows, part.last * lanes) - column;
+      if (count <= 0) continue;
+      const std::int64_t row = part.k0;
+      add_segment(tile, keys, rows, part, column, count, dk + row * d_k_, dv + row * d_v_, dqt, scratch);
+      if (!g.careful) continue;
+      for (int key = part.k0; key < part.k1; ++key)
+        for (int r = column; r < column + count; ++r)
+          if (!(bits[key] >> r & 1)) scratch.s[key * width + r] = scratch.ds[key * width + r] = kSkip;
+      add_poisons(rows.dout_poisons, scratch.s, part, column, count, width, dv + row * d_v_, d_v_);
+      add_poisons(rows.q_poisons, scratch.ds, part, column, count, width, dk + row * d_k_, d_k_);
+      for (const Poison& x : key_poisons)
+        for (int r = column; x.row >= part.k0 && x.row < part.k1 && r < column + count; ++r)
+          if (scratch.ds[x.row * width + r] != kSkip)
+            dqt[x.column * width + r] += scratch.ds[x.row * width + r] * x.value;
     }
   }
 

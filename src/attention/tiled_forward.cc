@@ -162,7 +162,7 @@ class Forward {
     for (std::int64_t j = begin, next; j < end; j = next) {
       next = tiles.next(j);
       KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next,
-                               packed_ ? KeyUse::forward_unpacked : KeyUse::forward, scratch);
+                               packed_ ? KeyUse::forward_unpacked : KeyUse::forward, scratch.keys);
       if (packed_) packed_->lend(keys, tile.b, tile.kv_head);
       const TileScores scores = compute_scores(plan_, tile, keys, scratch, false);
       if (scores.segments == 0) continue;
@@ -172,7 +172,7 @@ class Forward {
       // The second of an odd last pair may be a key that nobody reads.
       if (plan_.bf16 ? !keys.finite && (scores.partial || keys.n % 2) : scores.partial && !values_finite(keys, plan_)) {
         kernel.allowed_bits(scratch.s, keys.n, bits);
-        poisons = take_poisons_of_values(keys, plan_, scratch);
+        poisons = take_poisons_of_values(keys, plan_, scratch.keys);
       }
       // `fresh` starts the sums of every column at 0, so it needs a segment that covers them all.
       if (fresh && (scores.segment[0].first > 0 || scores.segment[0].last * kernel.lanes < width)) {
@@ -261,7 +261,7 @@ class Forward {
     const KeySteps tiles{tile.any_begin, tile.any_end, p_.first_key, kKeyTile};
     for (std::int64_t j = tiles.begin, next; j < tiles.end; j = next) {
       next = tiles.next(j);
-      const KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next, KeyUse::scores, scratch);
+      const KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next, KeyUse::scores, scratch.keys);
       const TileScores scores = compute_scores(plan_, tile, keys, scratch, false);
       for (int i = 0; i < scores.segments; ++i) {
         const Segment& g = scores.segment[i];

@@ -65,7 +65,7 @@ void tiled_mask_gradient(const TilePlan& plan, const RowStatistics& statistics, 
             const std::int64_t j0 = std::max(key_cuts[static_cast<std::size_t>(k)], tile.any_begin);
             const std::int64_t j1 = std::min(key_cuts[static_cast<std::size_t>(k) + 1], tile.any_end);
             if (j0 >= j1) continue;
-            const KeyTile keys = load_keys(plan, b, h / p.group, j0, j1, KeyUse::backward, scratch);
+            const KeyTile keys = load_keys(plan, b, h / p.group, j0, j1, KeyUse::backward, scratch.keys);
             const TileGradients g = compute_gradients(plan, tile, keys, rows, GradientOf::masked_scores, scratch, bits);
             const int width = tile.kernels->width;
             const auto at = static_cast<int>(j0 - key_cuts[static_cast<std::size_t>(k)]);
