@@ -45,7 +45,7 @@ class KvCache {
  private:
   std::int64_t capacity_ = 0, window_ = 0, size_ = 0, first_key_ = 0, offset_ = 0;
   std::int64_t first_query_ = 0;  // absolute position of the oldest query whose window is held in full
-  Tensor k_, v_;  // [batch, n_kv_head, room, d]; held tokens are rows offset_ ... offset_ + size_
+  Tensor k_, v_;                  // [batch, n_kv_head, room, d]; held tokens are rows offset_ ... offset_ + size_
 };
 
 }  // namespace qkv
