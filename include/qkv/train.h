@@ -162,7 +162,8 @@ class Trainer {
 
 // The configuration that the run in a directory was saved with. Throws qkv::FileError.
 TrainConfig load_train_config(const std::string& directory);
-// Whether there is a run to resume, or anything at all that a new run would overwrite.
+// What a directory holds: nothing is there (absent), what a start left that was stopped before its first checkpoint, or
+// nothing (unfinished_start), a run (resumable), or other things that a new run must not touch (occupied).
 enum class RunDirectory : std::uint8_t { absent, unfinished_start, resumable, occupied };
 RunDirectory inspect_run_directory(const std::string& directory);
 

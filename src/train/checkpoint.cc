@@ -70,10 +70,12 @@ bool all_finite(const Tensor& tensor) {
   return finite;
 }
 
-// A file of ours that one can tell was never finished, or that a start leaves behind before there is a checkpoint.
-bool left_by_a_start(const std::string& name) {
-  return name == "tokens.bin" || name == "metrics.jsonl" || name == "config.json" || name == "tokenizer.json" ||
-         name.ends_with(".tmp");
+// What a start may leave behind that came to no first checkpoint. The tokens are written first: without them these are
+// somebody's files.
+bool left_by_a_start(const std::string& name, bool tokens_there) {
+  const bool temporary = name.ends_with(".tmp");
+  if (name == "tokens.bin" || (temporary && name.starts_with("tokens.bin."))) return true;
+  return tokens_there && (temporary || name == "config.json" || name == "tokenizer.json");
 }
 
 SafetensorsFile open_state(const std::string& directory) {
@@ -158,8 +160,9 @@ RunDirectory inspect_run_directory(const std::string& directory) {
   if (!fs::exists(status)) return RunDirectory::absent;
   if (!fs::is_directory(status)) return RunDirectory::occupied;
   if (fs::exists(state_path(directory), error)) return RunDirectory::resumable;
+  const bool tokens_there = fs::exists(directory + "/tokens.bin", error);
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
-    if (!left_by_a_start(entry->path().filename().string())) return RunDirectory::occupied;
+    if (!left_by_a_start(entry->path().filename().string(), tokens_there)) return RunDirectory::occupied;
   }
   return error ? RunDirectory::occupied : RunDirectory::unfinished_start;
 }

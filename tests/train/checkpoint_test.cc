@@ -209,6 +209,8 @@ TEST(RunDirectory, TellsARunFromOtherThings) {
   const TestDirectory directory;
   EXPECT_EQ(inspect_run_directory(directory / "none"), RunDirectory::absent);
   EXPECT_EQ(inspect_run_directory(directory.path()), RunDirectory::unfinished_start);
+  std::ofstream(directory / "config.json") << "x";
+  EXPECT_EQ(inspect_run_directory(directory.path()), RunDirectory::occupied) << "somebody's file";
   std::ofstream(directory / "tokens.bin") << "x";
   EXPECT_EQ(inspect_run_directory(directory.path()), RunDirectory::unfinished_start);
   EXPECT_EQ(inspect_run_directory(directory / "tokens.bin"), RunDirectory::occupied);
