@@ -103,7 +103,6 @@ KeyTile load_keys(const TilePlan& plan, std::int64_t b, std::int64_t kv_head, st
   if (use == KeyUse::forward) {
     plan.table.interleave(t.v16, t.ldv, t.n, p.d_v, buffers.d_v, buffers.v_pairs);
     t.v_pairs = buffers.v_pairs;
-    t.finite = values_finite(t, plan);
   } else if (use == KeyUse::backward) {
     plan.table.interleave(t.k16, t.ldk, t.n, p.d_k, buffers.d_k, buffers.k_pairs);
     t.k_pairs = buffers.k_pairs;
@@ -128,7 +127,7 @@ PackedValues::PackedValues(const TilePlan& plan)
       const std::int64_t at = slot(b, kv_head, j);
       std::copy_n(t.v_pairs, round_up(t.n, 2) * d_v_,
                   reinterpret_cast<std::uint16_t*>(pairs_.data<bf16>()) + at * kKeyTile * d_v_);
-      finite_.data<bool>()[at] = t.finite;
+      finite_.data<bool>()[at] = values_finite(t, plan);
     }
   });
 }

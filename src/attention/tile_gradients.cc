@@ -181,10 +181,11 @@ TileGradients compute_gradients(const TilePlan& plan, const QueryTile& tile, con
     const std::int64_t at = part.k0 * width;
     float *s = scratch.s + at, *ds = scratch.ds + at;
     if (plan.bf16)
-      kernel.bf16->scores(keys.v16 + part.k0 * keys.ldv, keys.ldv, scratch.dot_pairs, (p.d_v + 1) / 2, n, part.first,
-                          part.last, ds, ignored);
+      kernel.bf16->scores(keys.v16 + part.k0 * keys.ldv, keys.ldv, scratch.dot_pairs, (p.d_v + 1) / 2, n, tile.rows,
+                          part.first, part.last, ds, ignored);
     else
-      kernel.scores(keys.v + part.k0 * keys.ldv, keys.ldv, scratch.dot, p.d_v, n, part.first, part.last, ds, ignored);
+      kernel.scores(keys.v + part.k0 * keys.ldv, keys.ldv, scratch.dot, p.d_v, n, tile.rows, part.first, part.last, ds,
+                    ignored);
     kernel.backward_softmax(plan.unit, n, part.first, part.last, rows.lse, rows.delta, s, ds);
     for (int key = 0; rows.rescaled && key < n; ++key)
       for (int c = part.first * kernel.lanes; c < part.last * kernel.lanes; ++c) {

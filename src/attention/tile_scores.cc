@@ -127,10 +127,10 @@ TileScores compute_scores(const TilePlan& plan, const QueryTile& tile, const Key
     float* s = scratch.s + g.k0 * width;
     float* max = changed ? ignored : scores.max;
     if (plan.bf16)
-      kernel.bf16->scores(keys.k16 + g.k0 * keys.ldk, keys.ldk, scratch.qt_pairs, (p.d_k + 1) / 2, n, g.first, g.last,
-                          s, max);
+      kernel.bf16->scores(keys.k16 + g.k0 * keys.ldk, keys.ldk, scratch.qt_pairs, (p.d_k + 1) / 2, n, tile.rows,
+                          g.first, g.last, s, max);
     else
-      kernel.scores(keys.k + g.k0 * keys.ldk, keys.ldk, scratch.qt, p.d_k, n, g.first, g.last, s, max);
+      kernel.scores(keys.k + g.k0 * keys.ldk, keys.ldk, scratch.qt, p.d_k, n, tile.rows, g.first, g.last, s, max);
     if (!changed) continue;
     if (plan.score_factor != 1) kernel.scale(plan.score_factor, n, g.first, g.last, s);
     if (p.softcap > 0)

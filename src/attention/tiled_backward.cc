@@ -165,7 +165,7 @@ class Backward {
                        d_k_);
       if (gradients_.dq)
         products.accumulate(scratch.ds_pairs + at, keys.k_pairs + part.k0 * scratch.d_k, scratch.d_k, d_k8, (n + 1) / 2,
-                            part.first, part.last, false, dqt);
+                            tile.rows, part.first, part.last, false, dqt);
       return;
     }
     const float *s = scratch.s + at, *ds = scratch.ds + at;
@@ -173,7 +173,8 @@ class Backward {
       kernel.outer(s + column, rows.dout + column * rows.ld_dout, rows.ld_dout, d_v_, n, count, dv, d_v_);
     if (gradients_.dk) kernel.outer(ds + column, rows.q + column * rows.ld_q, rows.ld_q, d_k_, n, count, dk, d_k_);
     if (gradients_.dq)
-      kernel.accumulate(ds, keys.k + part.k0 * keys.ldk, keys.ldk, d_k8, n, part.first, part.last, false, dqt);
+      kernel.accumulate(ds, keys.k + part.k0 * keys.ldk, keys.ldk, d_k8, n, tile.rows, part.first, part.last, false,
+                        dqt);
   }
 
   // What elements of rows that are not finite give to the keys that they may read.

@@ -170,7 +170,8 @@ class Forward {
       std::uint64_t bits[kKeyTile];
       Poisons poisons;
       // The second of an odd last pair may be a key that nobody reads.
-      if (plan_.bf16 ? !keys.finite && (scores.partial || keys.n % 2) : scores.partial && !values_finite(keys, plan_)) {
+      const bool unread = scores.partial || (plan_.bf16 && keys.n % 2);
+      if (unread && !(packed_ ? keys.finite : values_finite(keys, plan_))) {
         kernel.allowed_bits(scratch.s, keys.n, bits);
         poisons = take_poisons_of_values(keys, plan_, scratch.keys);
       }
@@ -196,13 +197,14 @@ class Forward {
     float* s = scratch.s + g.k0 * kernel.width;
     if (!plan_.bf16) {
       kernel.exponentials(plan_.unit, n, g.first, g.last, sums.m, sums.l, s);
-      kernel.accumulate(s, keys.v + g.k0 * keys.ldv, keys.ldv, d_v_padded_, n, g.first, g.last, fresh, sums.ot);
+      kernel.accumulate(s, keys.v + g.k0 * keys.ldv, keys.ldv, d_v_padded_, n, tile.rows, g.first, g.last, fresh,
+                        sums.ot);
       return;
     }
     std::uint16_t* pairs = scratch.p_pairs + g.k0 * kernel.width;
     kernel.bf16->exponentials(plan_.unit, n, g.first, g.last, sums.m, sums.l, s, pairs);
-    kernel.bf16->accumulate(pairs, keys.v_pairs + g.k0 * scratch.d_v, scratch.d_v, d_v_padded_, (n + 1) / 2, g.first,
-                            g.last, fresh, sums.ot);
+    kernel.bf16->accumulate(pairs, keys.v_pairs + g.k0 * scratch.d_v, scratch.d_v, d_v_padded_, (n + 1) / 2, tile.rows,
+                            g.first, g.last, fresh, sums.ot);
   }
 
   // What a value that is not finite gives to the rows that may read it.

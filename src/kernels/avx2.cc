@@ -4,7 +4,7 @@
 
 #include "kernels/vec_transpose.h"
 
-#include "kernels/tile_body.h"
+#include "kernels/tile_body_narrow.h"
 
 namespace {
 QKV_DEFINE_EXP2(4)
@@ -12,15 +12,15 @@ QKV_DEFINE_EXP2(8)
 }  // namespace
 
 namespace qkv {
-const KernelTable kAvx2Kernels = {
-    "avx2",
-    8,
-    4,
-    {tile_kernels<Vec<4>, 4>(), tile_kernels<Vec<8>, 8>(), tile_kernels<Vec<8>, 16>(), tile_kernels<Vec<8>, 24>()},
-    nullptr,
-    all_finite<Vec<8>>,
-    all_finite_bf16,
-    widen_bf16<Vec<8>>,
-    widen_f16<Vec<8>>,
-    narrow_bf16};
+const KernelTable kAvx2Kernels = {"avx2",
+                                  8,
+                                  4,
+                                  {tile_kernels<Vec<4>, 4, Vec<8>>(), tile_kernels<Vec<8>, 8, Vec<8>>(),
+                                   tile_kernels<Vec<8>, 16, Vec<8>>(), tile_kernels<Vec<8>, 24, Vec<8>>()},
+                                  nullptr,
+                                  all_finite<Vec<8>>,
+                                  all_finite_bf16,
+                                  widen_bf16<Vec<8>>,
+                                  widen_f16<Vec<8>>,
+                                  narrow_bf16};
 }  // namespace qkv

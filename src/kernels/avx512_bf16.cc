@@ -4,7 +4,7 @@
 
 #include "kernels/vec_transpose.h"
 
-#include "kernels/tile_body.h"
+#include "kernels/tile_body_narrow.h"
 
 #include "kernels/tile_body_bf16.h"
 
@@ -25,8 +25,9 @@ const KernelTable kAvx512Bf16Kernels = {
     "avx512_bf16",
     16,
     5,
-    {tile_kernels<Vec<4>, 4>(&kBf16_4), tile_kernels<Vec<8>, 8>(&kBf16_8), tile_kernels<Vec<16>, 16>(&kBf16_16),
-     tile_kernels<Vec<16>, 32>(&kBf16_32), tile_kernels<Vec<16>, 48>(&kBf16_48)},
+    {tile_kernels<Vec<4>, 4, Vec<16>>(&kBf16_4), tile_kernels<Vec<8>, 8, Vec<16>>(&kBf16_8),
+     tile_kernels<Vec<16>, 16, Vec<16>>(&kBf16_16), tile_kernels<Vec<16>, 32, Vec<16>>(&kBf16_32),
+     tile_kernels<Vec<16>, 48, Vec<16>>(&kBf16_48)},
     interleave,
     all_finite<Vec<16>>,
     all_finite_bf16,

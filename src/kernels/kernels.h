@@ -7,7 +7,8 @@
 // query's result never depends on its neighbours, on the tile's width or on how many keys are handed over at once:
 //   qt  [d][width]      queries, transposed          s   [keys][width]   scores, then probabilities
 //   ot  [d_v][width]    sums of p * v, transposed    m, l [width]        reference maximum and sum of each query
-// Functions take the vectors [first, last) of the tile to work on: first * lanes <= column < last * lanes.
+// Functions take the vectors [first, last) of the tile to work on: first * lanes <= column < last * lanes. Columns from
+// `rows` on hold no query; what stands there is of no use, but is a number.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +25,13 @@ inline constexpr int kMaxWidth = 48;  // queries in the widest tile of any set
 struct Bf16TileKernels {
   // As scores of TileKernels; k rows of d / 2 pairs, stride ldk in elements.
   void (*scores)(const std::uint16_t* k, std::int64_t ldk, const std::uint16_t* qt_pairs, std::int64_t d_pairs, int n,
-                 int first, int last, float* s, float* tile_max) noexcept;
+                 int rows, int first, int last, float* s, float* tile_max) noexcept;
   // As exponentials, but the result goes to p_pairs, and s is left as it was; the polynomial is one for bf16.
   void (*exponentials)(float unit, int n, int first, int last, const float* m, float* l, const float* s,
                        std::uint16_t* p_pairs) noexcept;
   // As accumulate; n_pairs counts pairs of keys.
   void (*accumulate)(const std::uint16_t* p_pairs, const std::uint16_t* v_pairs, std::int64_t ldv, std::int64_t d_v,
-                     int n_pairs, int first, int last, bool fresh, float* ot) noexcept;
+                     int n_pairs, int rows, int first, int last, bool fresh, float* ot) noexcept;
   // As outer; p [keys][width], x_pairs [rows / 2][ldx][2]; row_pairs counts pairs of rows.
   void (*outer)(const std::uint16_t* p, const std::uint16_t* x_pairs, std::int64_t ldx, std::int64_t cols, int n,
                 int row_pairs, float* c, std::int64_t ldc) noexcept;
@@ -47,8 +48,8 @@ struct TileKernels {
   int lanes;  // queries a vector
 
   // s[j][i] = sum over c of k[j * ldk + c] * qt[c][i], one chain in the order of c; tile_max[i] = max with s[.][i].
-  void (*scores)(const float* k, std::int64_t ldk, const float* qt, std::int64_t d, int n, int first, int last,
-                 float* s, float* tile_max) noexcept;
+  void (*scores)(const float* k, std::int64_t ldk, const float* qt, std::int64_t d, int n, int rows, int first,
+                 int last, float* s, float* tile_max) noexcept;
   // tile_max[i] = max(tile_max[i], s[.][i]); NaN is passed over.
   void (*column_max)(const float* s, int n, int first, int last, float* tile_max) noexcept;
   // Moves the reference maximum of each query whose tile maximum passed it by more than 8 / unit: m = tile_max, and l
@@ -57,8 +58,8 @@ struct TileKernels {
   // s = exp2((s - m) * unit), l += s in the order of keys.
   void (*exponentials)(float unit, int n, int first, int last, const float* m, float* l, float* s) noexcept;
   // ot[c][i] += sum over j of p[j][i] * v[j * ldv + c], a chain in the order of j; from 0 if `fresh`. d_v % 8 == 0.
-  void (*accumulate)(const float* p, const float* v, std::int64_t ldv, std::int64_t d_v, int n, int first, int last,
-                     bool fresh, float* ot) noexcept;
+  void (*accumulate)(const float* p, const float* v, std::int64_t ldv, std::int64_t d_v, int n, int rows, int first,
+                     int last, bool fresh, float* ot) noexcept;
   // Total (m, l, ot) = total merged with a later split's (split_m, split_l, split_ot).
   void (*merge)(float unit, std::int64_t d_v, const float* split_m, const float* split_l, const float* split_ot,
                 float* m, float* l, float* ot) noexcept;

@@ -2,9 +2,7 @@
 // The order of these matters: the vector type, then what is written over it.
 #include "kernels/vec_portable.h"
 
-#include "kernels/tile_body.h"
-
-#include "kernels/tile_body.h"
+#include "kernels/tile_body_narrow.h"
 
 namespace {
 QKV_DEFINE_EXP2(4)
@@ -14,7 +12,7 @@ namespace qkv {
 const KernelTable kPortableKernels = {"portable",
                                       4,
                                       2,
-                                      {tile_kernels<Vec<4>, 4>(), tile_kernels<Vec<4>, 12>()},
+                                      {tile_kernels<Vec<4>, 4, Vec<4>>(), tile_kernels<Vec<4>, 12, Vec<4>>()},
                                       nullptr,
                                       all_finite<Vec<4>>,
                                       all_finite_bf16,

@@ -416,7 +416,7 @@ void transpose_out(const float* t, int rows, int64_t d, const float* factor, flo
   }
 
 template <class P, int W, class E = typename P::Element>
-void scores(const E* k, int64_t ldk, const E* qt, int64_t d, int n, int first, int last, float* s,
+void scores(const E* k, int64_t ldk, const E* qt, int64_t d, int n, int, int first, int last, float* s,
             float* tile_max) noexcept {
   QKV_DISPATCH(scores_range, P, W, k, ldk, qt, d, n, s, tile_max)
 }
@@ -425,37 +425,13 @@ void exponentials(float unit, int n, int first, int last, const float* m, float*
   QKV_DISPATCH(exponentials_range, P, W, unit, n, m, l, s)
 }
 template <class P, int W, class E = typename P::Element>
-void accumulate(const E* p, const E* v, int64_t ldv, int64_t d_v, int n, int first, int last, bool fresh,
+void accumulate(const E* p, const E* v, int64_t ldv, int64_t d_v, int n, int, int first, int last, bool fresh,
                 float* ot) noexcept {
   QKV_DISPATCH(accumulate_range, P, W, p, v, ldv, d_v, n, fresh, ot)
 }
 template <class P, int W, class E = typename P::Element>
 void outer(const E* p, const E* x, int64_t ldx, int64_t cols, int n, int items, float* c, int64_t ldc) noexcept {
   outer_product<P, W>(p, x, ldx, cols, n, items, c, ldc);
-}
-
-template <class V, int W>
-constexpr qkv::TileKernels tile_kernels(const qkv::Bf16TileKernels* bf16 = nullptr) {
-  return {W,
-          V::lanes,
-          scores<Singles<V>, W>,
-          column_max<V, W>,
-          rescale<V, W>,
-          exponentials<Singles<V>, W>,
-          accumulate<Singles<V>, W>,
-          merge<V, W>,
-          softcap<V, W>,
-          alibi<V, W>,
-          add<V, W>,
-          limit<V, W>,
-          allowed_bits<V, W>,
-          backward_softmax<V, W>,
-          outer<Singles<V>, W>,
-          transpose_in<V, W>,
-          transpose_out<V, W>,
-          column_dots<V, W>,
-          scale<V, W>,
-          bf16};
 }
 
 template <class V>

@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#include "kernels/tile_body.h"
+#include "kernels/tile_body_narrow.h"
 
 namespace {
 
@@ -195,6 +195,8 @@ inline void interleave(const uint16_t* x, int64_t ldx, int rows, int64_t cols, i
     uint16_t* to = pairs + i * padded;
     int64_t c = 0;
     for (; c + 32 <= cols; c += 32) {
+      __builtin_prefetch(a + qkv::kKeyTile * ldx + c, 0, 2);
+      __builtin_prefetch(a + (qkv::kKeyTile + 1) * ldx + c, 0, 2);
       const __m512i first = _mm512_loadu_si512(a + c), second = b ? _mm512_loadu_si512(b + c) : _mm512_setzero_si512();
       _mm512_storeu_si512(to + c * 2, _mm512_permutex2var_epi16(first, low, second));
       _mm512_storeu_si512(to + c * 2 + 32, _mm512_permutex2var_epi16(first, high, second));
@@ -210,8 +212,14 @@ inline void interleave(const uint16_t* x, int64_t ldx, int rows, int64_t cols, i
 template <class V, int W>
 constexpr qkv::Bf16TileKernels bf16_tile_kernels() {
   using P = Pairs<V>;
-  return {scores<P, W>, exponentials_pairs<P, W>, accumulate<P, W>,
-          outer<P, W>,  round_scores<P, W>,       transpose_pairs<V, W>};
+  using Wide = Pairs<Vec<16>>;
+  constexpr bool kNarrow = W <= kNarrowWidth;
+  return {kNarrow ? narrow_scores<Wide, P, W> : scores<P, W>,
+          exponentials_pairs<P, W>,
+          kNarrow ? narrow_accumulate<Wide, P, W> : accumulate<P, W>,
+          outer<P, W>,
+          round_scores<P, W>,
+          transpose_pairs<V, W>};
 }
 
 }  // namespace
