@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every kernel table that this processor can run, memory that notices a write past its end, and numbers to fill it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/float_types.h"
+#include "core/random.h"
+#include "kernels/kernels.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define QKV_TEST_POISON 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#define QKV_TEST_POISON 1
+#endif
+#endif
+
+namespace qkv::test {
+
+inline constexpr float kInf = std::numeric_limits<float>::infinity();
+inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float kMost = std::numeric_limits<float>::max();
+inline constexpr float kDenormal = std::numeric_limits<float>::denorm_min();
+inline constexpr float kUntouched = -12345.0f;  // what outputs hold where nothing is to be written
+
+// The tables of this processor, asked of the processor itself and not of the dispatch.
+std::vector<const KernelTable*> available_tables();
+
+// Calls check(table, tile) for every tile of every such table, named in the messages.
+template <class Check>
+void each_tile(const Check& check) {
+  for (const KernelTable* table : available_tables())
+    for (int i = 0; i < table->tile_count; ++i) {
+      SCOPED_TRACE(std::string(table->name) + ", " + std::to_string(table->tiles[i].width) + " queries");
+      check(*table, table->tiles[i]);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+}
+
+// The ranges of vectors [first, last) of a tile.
+struct Vectors {
+  int first, last;
+};
+inline std::vector<Vectors> vector_ranges(const TileKernels& tile) {
+  std::vector<Vectors> all;
+  for (int first = 0; first < tile.width / tile.lanes; ++first)
+    for (int last = first + 1; last <= tile.width / tile.lanes; ++last) all.push_back({first, last});
+  return all;
+}
+
+// The same with how many columns hold queries: any number in narrow tiles, which have products of their own for few.
+struct Part {
+  int rows, first, last;
+};
+inline std::vector<Part> parts(const TileKernels& tile) {
+  std::vector<Part> all;
+  for (const Vectors v : vector_ranges(tile)) all.push_back({tile.width, v.first, v.last});
+  for (int rows = tile.width <= 8 ? 1 : tile.width - 1; rows < tile.width; ++rows)
+    all.push_back({rows, 0, tile.width / tile.lanes});
+  return all;
+}
+
+// `count` elements that begin `shift` elements past a 64-byte boundary, between guards of all-one bits: as inputs they
+// are NaN, so that reading past an end shows in the result (and under AddressSanitizer ends the test).
+template <class T>
+class Guarded {
+ public:
+  explicit Guarded(std::int64_t count, int shift = 0, T value = T{}) : count_(static_cast<std::size_t>(count)) {
+    memory_.assign(count_ * sizeof(T) + 2 * kGuard + 256, 0xff);
+    const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
+    begin_ = static_cast<std::size_t>((64 - address % 64) % 64) + kGuard + static_cast<std::size_t>(shift) * sizeof(T);
+    for (std::size_t i = 0; i < count_; ++i) data()[i] = value;
+    poison(true);
+  }
+  ~Guarded() { poison(false); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+
+  T* data() { return reinterpret_cast<T*>(memory_.data() + begin_); }
+  T& operator[](std::int64_t i) { return data()[i]; }
+  std::int64_t size() const { return static_cast<std::int64_t>(count_); }
+  std::vector<T> copy() { return std::vector<T>(data(), data() + count_); }
+
+  // Nothing was written around the elements.
+  bool intact() {
+    poison(false);
+    bool same = true;
+    for (std::size_t i = 0; i < memory_.size(); ++i)
+      if (i < begin_ || i >= end()) same = same && memory_[i] == 0xff;
+    poison(true);
+    return same;
+  }
+
+ private:
+  static constexpr std::size_t kGuard = 192;
+  std::size_t end() const { return begin_ + count_ * sizeof(T); }
+  void poison([[maybe_unused]] bool on) {
+#ifdef QKV_TEST_POISON
+    if (on) {
+      __asan_poison_memory_region(memory_.data(), begin_ / 8 * 8);
+      __asan_poison_memory_region(memory_.data() + end(), memory_.size() - end());
+    } else {
+      __asan_unpoison_memory_region(memory_.data(), memory_.size());
+    }
+#endif
+  }
+
+  std::size_t count_, begin_ = 0;
+  std::vector<unsigned char> memory_;
+};
+
+// Random numbers in a row.
+class Numbers {
+ public:
+  explicit Numbers(std::uint64_t seed) : random_(seed) {}
+  float normal() { return static_cast<float>(random_.normal(next_++)); }
+  float uniform(double least, double most) {
+    return static_cast<float>(least + (most - least) * random_.uniform(next_++));
+  }
+  int below(int n) { return static_cast<int>(random_.below(next_++, static_cast<std::uint64_t>(n))); }
+  template <class Memory>
+  void fill(Memory& memory, float deviation = 1) {
+    for (std::int64_t i = 0; i < memory.size(); ++i) memory[i] = deviation * normal();
+  }
+  void fill_bf16(Guarded<std::uint16_t>& memory, float deviation = 1) {
+    for (std::int64_t i = 0; i < memory.size(); ++i) memory[i] = narrow<bf16>(deviation * normal()).bits;
+  }
+
+ private:
+  Random random_;
+  std::uint64_t next_ = 0;
+};
+
+inline float from_bf16(std::uint16_t bits) { return widen(bf16{bits}); }
+
+inline bool same_bits(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+// The same number, or both NaN.
+inline bool same(float a, float b) { return same_bits(a, b) || (std::isnan(a) && std::isnan(b)); }
+
+// The multiply-add of a table: fused in all sets but the portable one.
+inline float multiply_add(const KernelTable& table, float a, float b, float sum) {
+  if (table.name != "portable") return std::fma(a, b, sum);
+  const float product = a * b;
+  return product + sum;
+}
+
+}  // namespace qkv::test
