@@ -30,8 +30,6 @@ class PeakMeter {
   const std::string& instructions() const noexcept { return instructions_; }
 
  private:
-  double run(std::int64_t rounds) const;  // seconds
-
   void (*loop_)(std::int64_t rounds) noexcept;
   std::int64_t flops_per_round_, threads_, rounds_;
   std::string instructions_;

@@ -41,37 +41,35 @@ double measure_ghz() {
 // The shortest of several runs of about 1 ms on this thread, in seconds a round.
 double seconds_per_round(const measure::PeakLoop& loop) {
   std::int64_t rounds = 1 << 10;
-  const auto run = [&] {
-    const auto begin = std::chrono::steady_clock::now();
-    loop.run(rounds);
-    return seconds_since(begin);
+  const auto run = [&](int times) {
+    double best = 1e9;
+    for (int i = 0; i < times; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      loop.run(rounds);
+      best = std::min(best, seconds_since(begin));
+    }
+    return best;
   };
-  while (run() < 1e-3) rounds *= 2;
-  double best = run();
-  for (int i = 0; i < 16; ++i) best = std::min(best, run());
-  return best / static_cast<double>(rounds);
+  while (run(3) < 1e-3) rounds *= 2;
+  return run(16) / static_cast<double>(rounds);
 }
 
 }  // namespace
 
-PeakMeter::PeakMeter(DType dtype, std::string_view kernels) : threads_(num_threads()), rounds_(1 << 12) {
+PeakMeter::PeakMeter(DType dtype, std::string_view kernels) : threads_(num_threads()) {
   const measure::PeakLoop loop = measure::peak_loop(dtype, kernels);
   loop_ = loop.run;
   flops_per_round_ = loop.flops_per_round;
   instructions_ = loop.kernels;
-  // Long enough that starting the threads does not count: about 10 ms.
-  while (std::min(run(rounds_), run(rounds_)) < 0.005 && rounds_ < (std::int64_t{1} << 32)) rounds_ *= 2;
-  rounds_ *= 2;
-}
-
-double PeakMeter::run(std::int64_t rounds) const {
-  const auto begin = std::chrono::steady_clock::now();
-  parallel_for(threads_, [&](std::int64_t) { loop_(rounds); });
-  return seconds_since(begin);
+  // Long enough that starting the threads does not count; counted on one thread, so that what else the machine does
+  // cannot make it short.
+  rounds_ = static_cast<std::int64_t>(std::ceil(1e-2 / seconds_per_round(loop)));
 }
 
 double PeakMeter::sample() const {
-  return static_cast<double>(rounds_ * flops_per_round_ * threads_) / run(rounds_) * 1e-9;
+  const auto begin = std::chrono::steady_clock::now();
+  parallel_for(threads_, [&](std::int64_t) { loop_(rounds_); });
+  return static_cast<double>(rounds_ * flops_per_round_ * threads_) / seconds_since(begin) * 1e-9;
 }
 
 Peak measure_peak(DType dtype, std::string_view kernels) {

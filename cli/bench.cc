@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// qkv bench: how fast this machine is, and how much of that attention uses.
+#include "bench.h"
+
+namespace {
+
+constexpr const char* kFooter = R"(
+A speed means something beside its ceiling, and on a machine that does nothing else. Ceilings are measured by the same
+process, between the passes they belong to, with the same threads and the same kernels (QKV_KERNELS forces a set).
+  qkv bench peak            how fast it multiplies and adds, and reads memory
+  qkv bench attention       forward, backward and decode against those ceilings)";
+
+void add(CLI::App& app) {
+  CLI::App* bench = app.add_subcommand("bench", "How fast this machine is, and how much of that attention uses");
+  bench->require_subcommand(1);
+  bench->footer(kFooter);
+  qkv::cli::add_bench_peak(*bench);
+  qkv::cli::add_bench_attention(*bench);
+}
+
+const qkv::cli::Subcommand kBench(50, add);
+
+}  // namespace

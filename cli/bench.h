@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of `qkv bench`.
+#pragma once
+
+#include "cli.h"
+
+namespace qkv::cli {
+
+void add_bench_peak(CLI::App& bench);
+void add_bench_attention(CLI::App& bench);
+
+}  // namespace qkv::cli

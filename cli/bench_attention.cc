@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// qkv bench attention: options, the list of what is measured, and the lines of forward and backward passes.
+#include "bench_attention.h"
+
+#include <fmt/format.h>
+#include <qkv/kernels.h>
+#include <qkv/threads.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "bench.h"
+#include "bench_timing.h"
+
+namespace qkv::cli {
+namespace {
+
+struct RawOptions {
+  std::string shapes, passes, dtypes = "f32,bf16";
+  bool no_causal = false, causal = false;
+  std::int64_t window = 0;
+  BenchOptions bench;
+};
+
+constexpr const char* kFooter = R"(
+Shapes are BxHxTxD: batch, query heads, queries, head size; several with commas between them. After a colon:
+  :kv=N  key heads (default: as many as query heads)     :k=LEN  keys (default: as many as queries)
+  :dv=N  size of the values (default: D)                 :window=N, :causal, :full  for this shape alone
+A causal mask ends with the last key (bottom-right). A window of N lets a query read N keys: itself and those before it
+(and as many after it without --causal). Passes are forward, backward (dq, dk and dv, from out and lse) and decode: T
+new tokens against a KV cache of k tokens. Without --pass, shapes whose keys are 16 times their queries or more are
+decoded, others run forward and backward. Without --shapes: the table of figures that this project holds itself to.
+
+A line has the median of --reps runs, and
+  GF/s       the operations that the mask needs in that time: 4 x D for each pair of query and key that may be read,
+             2.5 x that backward. What is computed beside that does not count.
+  of peak    GF/s as a part of the peak: a loop of multiply-adds over registers in the same type with the same threads,
+             measured between the runs, the median of as many samples. Types without products of their own (f16
+             always, bf16 without AVX512_BF16) are multiplied as f32.
+  GB/s       of decoding: the bytes of keys and values that are read in that time, as a part of what a loop that only
+             reads reaches. Caches take turns, 512 MB of them, so that no processor cache helps.
+  max error  the largest difference from the reference path in f64, on the same inputs. A result whose difference is
+             more than rounding explains (--limit) is an error, and is not timed.
+  of share   with a window: the time, as a part of the same pass without it, over the window's part of the pairs.
+
+--matrix runs every option and every head size from 16 to 256 on one shape (2x4x1024x64 unless --shapes has another)
+against the plain case, measurement by measurement in turn, and prints the ratio of their GF/s: what an option costs
+beside the pairs it allows. Ratios below 60 % are marked; --check makes them exit status 1.
+
+Examples
+  qkv bench attention
+  qkv bench attention --shapes 1x12x1024x64,1x8x2048x128:kv=2 --pass forward --dtype bf16 --threads 1
+  qkv bench attention --shapes 4x12x1x64:k=16384 --json
+  qkv bench attention --shapes 1x12x8192x64 --window 256
+  qkv bench attention --matrix --check)";
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == ',') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+Pass pass_of(const std::string& name) {
+  for (const Pass pass : {Pass::forward, Pass::backward, Pass::decode})
+    if (name == pass_name(pass)) return pass;
+  throw UsageError("--pass takes forward, backward and decode; found '" + name + "'");
+}
+
+DType dtype_of_name(const std::string& name) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    if (name == dtype_name(dtype)) return dtype;
+  throw UsageError("--dtype takes f32, bf16 and f16; found '" + name + "'");
+}
+
+BenchOptions settled(const RawOptions& raw) {
+  BenchOptions options = raw.bench;
+  AttentionCase defaults;
+  defaults.causal = options.matrix ? raw.causal : !raw.no_causal;
+  defaults.window = raw.window;
+  if (!raw.shapes.empty())
+    for (const std::string& shape : split(raw.shapes)) options.shapes.push_back(parse_shape(shape, defaults));
+  if (!raw.passes.empty())
+    for (const std::string& pass : split(raw.passes)) options.passes.push_back(pass_of(pass));
+  options.dtypes.clear();
+  for (const std::string& dtype : split(raw.dtypes)) options.dtypes.push_back(dtype_of_name(dtype));
+  if (options.matrix) {
+    if (options.shapes.empty()) options.shapes.push_back(parse_shape("2x4x1024x64", defaults));
+    if (options.shapes.size() != 1) throw UsageError("--matrix takes one shape");
+    for (const Pass pass : options.passes)
+      if (pass == Pass::decode) throw UsageError("--matrix runs forward and backward");
+  } else if (options.check) {
+    throw UsageError("--check belongs to --matrix");
+  } else if (raw.shapes.empty() && (raw.no_causal || raw.causal || raw.window > 0)) {
+    throw UsageError("--causal, --no-causal and --window need --shapes; the table of figures has its own");
+  }
+  return options;
+}
+
+struct Item {
+  const char* shape;
+  std::vector<Pass> passes;
+};
+
+// The table of figures.
+const std::vector<Item>& figures() {
+  static const std::vector<Item> items = {
+      {"1x12x1024x64", {Pass::forward, Pass::backward}},
+      {"1x12x4096x64", {Pass::forward, Pass::backward}},
+      {"4x12x1024x64:full", {Pass::forward}},
+      {"1x8x2048x128:kv=2", {Pass::forward}},
+      {"1x12x8192x64:window=256", {Pass::forward}},
+      {"1x12x1x64:k=16384", {Pass::decode}},
+      {"4x12x1x64:k=16384", {Pass::decode}},
+  };
+  return items;
+}
+
+std::vector<Pass> passes_of(const AttentionCase& sizes, const BenchOptions& options) {
+  if (!options.passes.empty()) return options.passes;
+  if (sizes.kv_len >= 16 * sizes.q_len) return {Pass::decode};
+  return {Pass::forward, Pass::backward};
+}
+
+void run_all(const BenchOptions& options) {
+  Ceilings ceilings;
+  const auto run = [&](const AttentionCase& sizes, const std::vector<Pass>& passes) {
+    for (const Pass pass : passes)
+      for (const DType dtype : options.dtypes) {
+        if (pass == Pass::decode) {
+          bench_decode(sizes, dtype, options, ceilings);
+        } else {
+          bench_pass(sizes, pass, dtype, options, ceilings);
+        }
+      }
+  };
+  for (const AttentionCase& sizes : options.shapes) run(sizes, passes_of(sizes, options));
+  if (!options.shapes.empty()) return;
+  for (const Item& item : figures()) {
+    std::vector<Pass> passes;
+    for (const Pass pass : item.passes)
+      if (options.passes.empty() || std::count(options.passes.begin(), options.passes.end(), pass))
+        passes.push_back(pass);
+    run(parse_shape(item.shape, {}), passes);
+  }
+}
+
+void print_clock(const BenchOptions& options) {
+  const std::string kernels(kernel_set());
+  std::string text = fmt::format("{} threads, kernels {}; by the clock", num_threads(), kernels);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    if (!std::count(options.dtypes.begin(), options.dtypes.end(), dtype)) continue;
+    const TheoreticalPeak peak = theoretical_peak(dtype, kernels);
+    text += fmt::format(" {} {:.1f} GF/s ({} x {:.2f} GHz x {})", dtype_name(dtype), peak.gflops, num_threads(),
+                        peak.ghz, peak.operations_per_cycle);
+  }
+  print(text + "\n");
+}
+
+void run(const RawOptions& raw) {
+  const BenchOptions options = settled(raw);
+  (void)kernel_set();  // an unknown QKV_KERNELS is told before anything is measured
+  if (!options.json) print_clock(options);
+  if (!options.matrix) return run_all(options);
+  if (!bench_matrix(options) && options.check)
+    throw std::runtime_error("[bench] an option or head size is below 60 % of the plain case");
+}
+
+// The time of a pass without its window, and the part of its pairs that the window leaves.
+struct Twin {
+  std::unique_ptr<AttentionArrays> arrays;
+  double share = 0;
+};
+
+Twin unwindowed(const AttentionArrays& arrays, DType dtype) {
+  Twin twin;
+  if (arrays.sizes.window == 0) return twin;
+  AttentionCase sizes = arrays.sizes;
+  sizes.window = 0;
+  twin.arrays = std::make_unique<AttentionArrays>(sizes, dtype);
+  twin.share = arrays.pairs() / twin.arrays->pairs();
+  return twin;
+}
+
+void print_line(const AttentionCase& sizes, Pass pass, DType dtype, double ms, double gflops, double peak,
+                double max_error, double of_share, bool json) {
+  if (json) {
+    auto line = nlohmann::ordered_json::parse(line_head(sizes, pass, dtype));
+    line.update(
+        {{"ms", ms}, {"gflops", gflops}, {"peak_gflops", peak}, {"fraction", gflops / peak}, {"max_error", max_error}});
+    if (of_share > 0) line["time_over_share"] = of_share;
+    print(line.dump() + "\n");
+    return;
+  }
+  std::string text = fmt::format(
+      "{:<8} {:<4} {:<20} {:<17} {} threads {} {:9.3f} ms {:8.1f} GF/s {:5.1f} % of peak {:.1f}  max error {:.1e}",
+      pass_name(pass), dtype_name(dtype), sizes.shape_text(), sizes.mask_text(), num_threads(), kernel_set(), ms,
+      gflops, 100 * gflops / peak, peak, max_error);
+  if (of_share > 0) text += fmt::format("  {:.2f} of share", of_share);
+  print(text + "\n");
+}
+
+}  // namespace
+
+const char* pass_name(Pass pass) {
+  return pass == Pass::forward ? "forward" : pass == Pass::backward ? "backward" : "decode";
+}
+
+const PeakMeter& Ceilings::peak(DType dtype) {
+  const DType multiplied = dtype == DType::bf16 ? dtype : DType::f32;
+  return peaks_.try_emplace(multiplied, multiplied, kernel_set()).first->second;
+}
+
+const ReadMeter& Ceilings::read() {
+  if (!read_) read_ = std::make_unique<ReadMeter>();
+  return *read_;
+}
+
+std::string line_head(const AttentionCase& sizes, Pass pass, DType dtype) {
+  nlohmann::ordered_json line = {{"pass", pass_name(pass)}, {"dtype", dtype_name(dtype)},   {"batch", sizes.batch},
+                                 {"n_head", sizes.n_head},  {"n_kv_head", sizes.n_kv_head}, {"q_len", sizes.q_len},
+                                 {"kv_len", sizes.kv_len},  {"head_dim", sizes.d_k},        {"causal", sizes.causal},
+                                 {"window", sizes.window},  {"kernels", kernel_set()},      {"threads", num_threads()}};
+  if (sizes.d_v != sizes.d_k) line["v_head_dim"] = sizes.d_v;
+  return line.dump();
+}
+
+void bench_pass(const AttentionCase& sizes, Pass pass, DType dtype, const BenchOptions& options, Ceilings& ceilings) {
+  const bool backward = pass == Pass::backward;
+  AttentionArrays arrays(sizes, dtype);
+  arrays.forward();
+  if (backward) arrays.backward();
+  const Deviation deviation = check_against_f64(arrays, backward);
+  require_right(deviation, dtype, options.limit,
+                fmt::format("{} {} {} {}", pass_name(pass), dtype_name(dtype), sizes.shape_text(), sizes.mask_text()));
+
+  const auto work_of = [backward](AttentionArrays& a) {
+    return [&a, backward] { backward ? a.backward() : a.forward(); };
+  };
+  const auto work = work_of(arrays);
+  const int times = times_in_a_row(work);
+  const PeakMeter& meter = ceilings.peak(dtype);
+  const Twin twin = unwindowed(arrays, dtype);
+  if (twin.arrays) {
+    twin.arrays->forward();
+    if (backward) twin.arrays->backward();
+  }
+  std::vector<double> seconds, peaks, twin_seconds;
+  for (int i = 0; i < options.reps; ++i) {
+    peaks.push_back(meter.sample());
+    seconds.push_back(seconds_of(work, times));
+    if (twin.arrays) twin_seconds.push_back(seconds_of(work_of(*twin.arrays)));
+  }
+  const double median = median_of(seconds), flops = backward ? arrays.backward_flops() : arrays.forward_flops();
+  const double of_share = twin.arrays ? median / median_of(twin_seconds) / twin.share : 0;
+  print_line(sizes, pass, dtype, median * 1e3, flops / median * 1e-9, median_of(peaks), deviation.absolute, of_share,
+             options.json);
+}
+
+void add_bench_attention(CLI::App& bench) {
+  CLI::App* command = bench.add_subcommand("attention", "Attention against the ceilings of this machine");
+  const auto raw = std::make_shared<RawOptions>();
+  command->add_option("--shapes", raw->shapes, "What to measure")->type_name("SHAPE[,SHAPE...]");
+  command->add_option("--pass", raw->passes, "forward, backward, decode")->type_name("PASS[,PASS...]");
+  command->add_option("--dtype", raw->dtypes, "f32, bf16, f16 (default f32,bf16)")->type_name("TYPE[,TYPE...]");
+  CLI::Option* causal = command->add_flag("--causal", raw->causal, "No key past the query (default, but for --matrix)");
+  command->add_flag("--no-causal", raw->no_causal, "Every query reads every key")->excludes(causal);
+  command->add_option("--window", raw->window, "Keys that a query reads, itself included; 0 is all")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
+      ->type_name("N");
+  add_threads_option(*command);
+  command->add_option("--reps", raw->bench.reps, "Runs of each, the median counts (7)")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N");
+  command
+      ->add_option("--limit", raw->bench.limit,
+                   "Largest difference from f64 that is timed, as a part of the largest value (0: 2e-5 for f32, 4e-3 "
+                   "for f16, 3e-2 for bf16)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("X");
+  command->add_flag("--matrix", raw->bench.matrix, "Every option and head size against the plain case");
+  command->add_flag("--check", raw->bench.check, "With --matrix: exit status 1 if one is below 60 %");
+  command->add_flag("--json", raw->bench.json, "One JSON object a line");
+  command->footer(kFooter);
+  command->callback([raw] { run(*raw); });
+}
+
+}  // namespace qkv::cli
