@@ -149,6 +149,8 @@ Poisons take_poisons_of_values(KeyTile& t, const TilePlan& plan, const KeyBuffer
     const Poisons poisons = take_poisons(t.v16, t.ldv, t.n, plan.p.d_v, buffers.v16, ld);
     plan.table.interleave(buffers.v16, ld, t.n, plan.p.d_v, buffers.d_v, buffers.v_pairs);
     t.v_pairs = buffers.v_pairs;
+    t.v16 = buffers.v16;
+    t.ldv = ld;
     return poisons;
   }
   const std::int64_t ld = round_up(plan.p.d_v, 8);

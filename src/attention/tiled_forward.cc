@@ -158,20 +158,21 @@ class Forward {
     const int width = kernel.width;
     clear(sums, tile, 0);
     bool fresh = true;
+    const bool by_rows = plan_.bf16 && kernel.bf16->accumulate_rows, packed = packed_ && !by_rows;
     const KeySteps tiles{begin, end, p_.first_key, kKeyTile};
     for (std::int64_t j = begin, next; j < end; j = next) {
       next = tiles.next(j);
       KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next,
-                               packed_ ? KeyUse::forward_unpacked : KeyUse::forward, scratch.keys);
-      if (packed_) packed_->lend(keys, tile.b, tile.kv_head);
+                               packed || by_rows ? KeyUse::forward_unpacked : KeyUse::forward, scratch.keys);
+      if (packed) packed_->lend(keys, tile.b, tile.kv_head);
       const TileScores scores = compute_scores(plan_, tile, keys, scratch, false);
       if (scores.segments == 0) continue;
       kernel.rescale(plan_.unit, scores.max, d_v_padded_, sums.m, sums.l, fresh ? nullptr : sums.ot);
       std::uint64_t bits[kKeyTile];
       Poisons poisons;
       // The second of an odd last pair may be a key that nobody reads.
-      const bool unread = scores.partial || (plan_.bf16 && keys.n % 2);
-      if (unread && !(packed_ ? keys.finite : values_finite(keys, plan_))) {
+      const bool unread = scores.partial || (packed && keys.n % 2);
+      if (unread && !(packed ? keys.finite : values_finite(keys, plan_))) {
         kernel.allowed_bits(scratch.s, keys.n, bits);
         poisons = take_poisons_of_values(keys, plan_, scratch.keys);
       }
@@ -203,8 +204,11 @@ class Forward {
     }
     std::uint16_t* pairs = scratch.p_pairs + g.k0 * kernel.width;
     kernel.bf16->exponentials(plan_.unit, n, g.first, g.last, sums.m, sums.l, s, pairs);
-    kernel.bf16->accumulate(pairs, keys.v_pairs + g.k0 * scratch.d_v, scratch.d_v, d_v_padded_, (n + 1) / 2, tile.rows,
-                            g.first, g.last, fresh, sums.ot);
+    if (kernel.bf16->accumulate_rows)
+      kernel.bf16->accumulate_rows(pairs, keys.v16 + g.k0 * keys.ldv, keys.ldv, p_.d_v, n, tile.rows, fresh, sums.ot);
+    else
+      kernel.bf16->accumulate(pairs, keys.v_pairs + g.k0 * scratch.d_v, scratch.d_v, d_v_padded_, (n + 1) / 2,
+                              tile.rows, g.first, g.last, fresh, sums.ot);
   }
 
   // What a value that is not finite gives to the rows that may read it.

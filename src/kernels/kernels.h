@@ -40,6 +40,10 @@ struct Bf16TileKernels {
   // t_pairs[c][i] = the pair (x[i * ldx + 2 c], x[i * ldx + 2 c + 1]) for i < rows, 0 for the other columns.
   void (*transpose_pairs)(const std::uint16_t* x, std::int64_t ldx, int rows, std::int64_t d_pairs,
                           std::uint16_t* t_pairs) noexcept;
+  // As accumulate, but from n rows of v as they are, of d columns; ot has them padded to a multiple of 8. Null for wide
+  // tiles, where pairs made once serve many rows.
+  void (*accumulate_rows)(const std::uint16_t* p_pairs, const std::uint16_t* v, std::int64_t ldv, std::int64_t d, int n,
+                          int rows, bool fresh, float* ot) noexcept;
 };
 
 // The kernels of one tile width in f32. n counts keys; every pointer is to f32.

@@ -185,18 +185,21 @@ void transpose_pairs(const uint16_t* x, int64_t ldx, int rows, int64_t d_pairs, 
   }
 }
 
+// For permutex2var: the first or last 16 pairs (a[i], b[i]) of two rows of 32.
+QKV_INLINE __m512i interleaving_low() {
+  return _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36, 4, 35,
+                          3, 34, 2, 33, 1, 32, 0);
+}
+QKV_INLINE __m512i interleaving_high() { return _mm512_add_epi16(interleaving_low(), _mm512_set1_epi16(16)); }
+
 inline void interleave(const uint16_t* x, int64_t ldx, int rows, int64_t cols, int64_t padded,
                        uint16_t* pairs) noexcept {
-  const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
-                                       5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
-  const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+  const __m512i low = interleaving_low(), high = interleaving_high();
   for (int i = 0; i < rows; i += 2) {
     const uint16_t *a = x + i * ldx, *b = i + 1 < rows ? a + ldx : nullptr;
     uint16_t* to = pairs + i * padded;
     int64_t c = 0;
     for (; c + 32 <= cols; c += 32) {
-      __builtin_prefetch(a + qkv::kKeyTile * ldx + c, 0, 2);
-      __builtin_prefetch(a + (qkv::kKeyTile + 1) * ldx + c, 0, 2);
       const __m512i first = _mm512_loadu_si512(a + c), second = b ? _mm512_loadu_si512(b + c) : _mm512_setzero_si512();
       _mm512_storeu_si512(to + c * 2, _mm512_permutex2var_epi16(first, low, second));
       _mm512_storeu_si512(to + c * 2 + 32, _mm512_permutex2var_epi16(first, high, second));
@@ -206,6 +209,39 @@ inline void interleave(const uint16_t* x, int64_t ldx, int rows, int64_t cols, i
       to[c * 2 + 1] = b ? b[c] : uint16_t{0};
     }
     for (; c < padded; ++c) to[c * 2] = to[c * 2 + 1] = 0;
+  }
+}
+
+// As narrow_accumulate, but from rows of v as they are: pairs of rows are interleaved on the way. d counts the columns
+// that v has, ot has them padded to a multiple of 8.
+template <int W>
+void narrow_accumulate_rows(const uint16_t* p_pairs, const uint16_t* v, int64_t ldv, int64_t d, int n, int rows,
+                            bool fresh, float* ot) noexcept {
+  const __m512i low = interleaving_low(), high = interleaving_high();
+  const __m512i zero = _mm512_setzero_si512();
+  if (fresh)
+    for (int64_t c = 0; c < (d + 7) / 8 * 8 * W; ++c) ot[c] = 0;
+  for (int64_t c = 0; c < d; c += 32) {
+    const auto count = static_cast<int>(d - c < 32 ? d - c : 32);
+    const __mmask32 columns = count == 32 ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
+    for (int r = 0; r < rows; ++r) {
+      float lanes[32] = {};
+      for (int i = 0; i < count; ++i) lanes[i] = ot[(c + i) * W + r];
+      Vec<16> first = Vec<16>::load(lanes), second = Vec<16>::load(lanes + 16);
+      for (int j = 0; j < n; j += 2) {
+        const uint16_t* row = v + j * ldv + c;
+        __builtin_prefetch(row + qkv::kKeyTile * ldv, 0, 2);
+        __builtin_prefetch(row + (qkv::kKeyTile + 1) * ldv, 0, 2);
+        const __m512i a = _mm512_maskz_loadu_epi16(columns, row);
+        const __m512i b = j + 1 < n ? _mm512_maskz_loadu_epi16(columns, row + ldv) : zero;
+        const PairVec<16> weight = PairVec<16>::spread(p_pairs + j * W + r * 2);
+        first = PairVec<16>::dot(weight, {_mm512_permutex2var_epi16(a, low, b)}, first);
+        second = PairVec<16>::dot(weight, {_mm512_permutex2var_epi16(a, high, b)}, second);
+      }
+      Vec<16>::store(lanes, first);
+      Vec<16>::store(lanes + 16, second);
+      for (int i = 0; i < count; ++i) ot[(c + i) * W + r] = lanes[i];
+    }
   }
 }
 
@@ -219,7 +255,8 @@ constexpr qkv::Bf16TileKernels bf16_tile_kernels() {
           kNarrow ? narrow_accumulate<Wide, P, W> : accumulate<P, W>,
           outer<P, W>,
           round_scores<P, W>,
-          transpose_pairs<V, W>};
+          transpose_pairs<V, W>,
+          kNarrow ? narrow_accumulate_rows<W> : nullptr};
 }
 
 }  // namespace

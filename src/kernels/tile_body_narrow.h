@@ -11,51 +11,69 @@ namespace {
 constexpr int kNarrowWidth = 8;  // tiles up to this width
 constexpr int kLine = 64;        // bytes
 
-// Vectors of L keys for R columns of the tile, n a multiple of L; P's vectors are the widest, PN's those of the tile.
+// G vectors of L keys for R columns of the tile: squares of keys and items are transposed, then multiplied item by
+// item, so that G * R chains run side by side.
+template <class P, int W, int R, int G, class E = typename P::Element>
+QKV_INLINE void narrow_scores_block(const E* k, int64_t ldk, const E* qt, int64_t d, float* s,
+                                    typename P::V (&top)[R]) {
+  using V = typename P::V;
+  constexpr int L = V::lanes;
+  V acc[R][G];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int g = 0; g < G; ++g) acc[r][g] = V::zero();
+  alignas(64) E items[L * G * L * P::step];  // [item][G * L keys]
+  for (int64_t c = 0; c < d; c += L) {
+    const int count = static_cast<int>(d - c < L ? d - c : L);
+    for (int g = 0; g < G; ++g) {
+      const E* keys = k + g * L * ldk + c * P::step;
+      E* to = items + g * L * P::step;
+      if (count == L) {
+        V square[L];
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i) {
+          __builtin_prefetch(keys + (i + qkv::kKeyTile) * ldk, 0, 2);
+          const typename P::Wide row = P::load(keys + i * ldk);
+          __builtin_memcpy(&square[i], &row, sizeof row);
+        }
+        transpose(square);
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i) __builtin_memcpy(to + i * G * L * P::step, &square[i], sizeof square[i]);
+      } else {
+        for (int i = 0; i < count; ++i)
+          for (int j = 0; j < L; ++j) __builtin_memcpy(to + (i * G * L + j) * P::step, keys + j * ldk + i * P::step, 4);
+      }
+    }
+    for (int i = 0; i < count; ++i) {
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const typename P::Wide query = P::spread(qt + ((c + i) * W + r) * P::step);
+#pragma GCC unroll 4
+        for (int g = 0; g < G; ++g)
+          acc[r][g] = P::multiply_add(P::load(items + (i * G + g) * L * P::step), query, acc[r][g]);
+      }
+    }
+  }
+  for (int r = 0; r < R; ++r)
+    for (int g = 0; g < G; ++g) {
+      float lanes[L];
+      V::store(lanes, acc[r][g]);
+      top[r] = V::max(acc[r][g], top[r]);
+      for (int i = 0; i < L; ++i) s[(g * L + i) * W + r] = lanes[i];
+    }
+}
+
+// n keys, a multiple of L, for the columns [0, R).
 template <class P, int W, int R, class E = typename P::Element>
 void narrow_scores_columns(const E* k, int64_t ldk, const E* qt, int64_t d, int n, float* s, float* tile_max) {
   using V = typename P::V;
   constexpr int L = V::lanes;
   V top[R];
   for (int r = 0; r < R; ++r) top[r] = V::set1(tile_max[r]);
-  for (int j = 0; j < n; j += L) {
-    const E* keys = k + j * ldk;
-    V acc[R];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) acc[r] = V::zero();
-    int64_t c = 0;
-    for (; c + L <= d; c += L) {
-      V square[L];
-#pragma GCC unroll 16
-      for (int i = 0; i < L; ++i) {
-        const E* row = keys + i * ldk + c * P::step;
-        __builtin_prefetch(row + qkv::kKeyTile * ldk, 0, 2);
-        const typename P::Wide items = P::load(row);
-        __builtin_memcpy(&square[i], &items, sizeof items);
-      }
-      transpose(square);
-#pragma GCC unroll 16
-      for (int i = 0; i < L; ++i) {
-        typename P::Wide key;
-        __builtin_memcpy(&key, &square[i], sizeof key);
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) acc[r] = P::multiply_add(key, P::spread(qt + ((c + i) * W + r) * P::step), acc[r]);
-      }
-    }
-    for (; c < d; ++c) {
-      E items[L * P::step];
-      for (int i = 0; i < L; ++i) __builtin_memcpy(items + i * P::step, keys + i * ldk + c * P::step, 4);
-      const typename P::Wide key = P::load(items);
-      for (int r = 0; r < R; ++r) acc[r] = P::multiply_add(key, P::spread(qt + (c * W + r) * P::step), acc[r]);
-    }
-    float columns[R][L];
-    for (int r = 0; r < R; ++r) {
-      V::store(columns[r], acc[r]);
-      top[r] = V::max(acc[r], top[r]);
-    }
-    for (int i = 0; i < L; ++i)
-      for (int r = 0; r < W; ++r) s[(j + i) * W + r] = r < R ? columns[r < R ? r : 0][i] : 0.0f;
-  }
+  int j = 0;
+  for (; j + 4 * L <= n; j += 4 * L) narrow_scores_block<P, W, R, 4>(k + j * ldk, ldk, qt, d, s + j * W, top);
+  for (; j < n; j += L) narrow_scores_block<P, W, R, 1>(k + j * ldk, ldk, qt, d, s + j * W, top);
   for (int r = 0; r < R; ++r) {
     float lanes[L];
     V::store(lanes, top[r]);
@@ -67,14 +85,11 @@ template <class P, class PN, int W, class E = typename P::Element>
 void narrow_scores(const E* k, int64_t ldk, const E* qt, int64_t d, int n, int rows, int, int, float* s,
                    float* tile_max) noexcept {
   const int whole = n / P::V::lanes * P::V::lanes;
-  if (rows <= 1)
-    narrow_scores_columns<P, W, 1>(k, ldk, qt, d, whole, s, tile_max);
-  else if (rows <= 2)
-    narrow_scores_columns<P, W, 2>(k, ldk, qt, d, whole, s, tile_max);
-  else if (rows <= 4 || W == 4)
-    narrow_scores_columns<P, W, 4>(k, ldk, qt, d, whole, s, tile_max);
-  else
-    narrow_scores_columns<P, W, W>(k, ldk, qt, d, whole, s, tile_max);
+  if (rows < W)  // the other columns stay numbers
+    for (int i = 0; i < whole * W; ++i) s[i] = 0;
+  int r = 0;
+  for (; r + 4 <= rows; r += 4) narrow_scores_columns<P, W, 4>(k, ldk, qt + r * P::step, d, whole, s + r, tile_max + r);
+  for (; r < rows; ++r) narrow_scores_columns<P, W, 1>(k, ldk, qt + r * P::step, d, whole, s + r, tile_max + r);
   scores_range<PN, W, 0, 1>(k + whole * ldk, ldk, qt, d, n - whole, s + whole * W, tile_max);
 }
 
