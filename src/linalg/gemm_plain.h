@@ -31,6 +31,7 @@ void scale_matrix(std::int64_t m, std::int64_t n, T beta, T* c, std::int64_t ldc
 template <class T>
 void plain_gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
                 std::int64_t lda, const T* b, std::int64_t ldb, T beta, T* c, std::int64_t ldc) {
+  if (m == 0 || n == 0) return;  // nothing is read
   constexpr std::int64_t kRows = 4, kCols = 128;
   std::vector<T> transposed;  // [k, n]
   if (trans_b) {

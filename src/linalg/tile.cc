@@ -40,6 +40,7 @@ Tile best_tile() noexcept {
 
 void tiled_gemm(Tile tile, bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
                 std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
+  if (m == 0 || n == 0) return;  // nothing is read
   const std::int64_t row_panels = panels(m, kTileRows), column_panels = panels(n, kTileColumns);
   std::vector<float> packed_b(static_cast<std::size_t>(column_panels * k * kTileColumns));  // [column_panels, k, 16]
   parallel_for(column_panels, [&](std::int64_t q) {

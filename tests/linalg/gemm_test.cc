@@ -172,13 +172,22 @@ TEST(Gemm, AddingToCIsOneMoreAddition) {
   }
 }
 
+template <class T>
+void check_empty_sizes() {
+  std::vector<T> c{1, 2};
+  for (const bool trans_b : {false, true}) {
+    gemm(false, trans_b, 0, 2, 3, static_cast<T*>(nullptr), 3, static_cast<T*>(nullptr), 3, T{0}, c.data(), 2);
+    gemm(false, trans_b, 2, 0, 3, static_cast<T*>(nullptr), 3, static_cast<T*>(nullptr), 3, T{0}, c.data(), 2);
+    gemm(false, trans_b, 1, 2, 0, static_cast<T*>(nullptr), 1, static_cast<T*>(nullptr), 2, T{1}, c.data(), 2);
+  }
+  EXPECT_EQ(c, (std::vector<T>{1, 2}));
+  gemm(false, false, 1, 2, 0, static_cast<T*>(nullptr), 1, static_cast<T*>(nullptr), 2, T{0}, c.data(), 2);
+  EXPECT_EQ(c, (std::vector<T>{0, 0}));
+}
+
 TEST(Gemm, EmptySizes) {
-  Floats c{1, 2};
-  gemm(false, false, 0, 2, 3, c.data(), 3, c.data(), 2, 0.0f, c.data(), 2);
-  gemm(false, false, 1, 2, 0, nullptr, 1, nullptr, 2, 1.0f, c.data(), 2);
-  EXPECT_EQ(c, (Floats{1, 2}));
-  gemm(false, false, 1, 2, 0, nullptr, 1, nullptr, 2, 0.0f, c.data(), 2);
-  EXPECT_EQ(c, (Floats{0, 0}));
+  check_empty_sizes<float>();
+  check_empty_sizes<double>();
 }
 
 TEST(Gemm, SeveralThreadsAtOnce) {
