@@ -31,7 +31,7 @@ say "Training: $model"
   --sample-prompt "$prompt"
 
 say "Writing: $qkv generate -m $model -p \"$prompt\""
-"$qkv" generate -m "$model" -p "$prompt" -n 120 -s 1
+"$qkv" generate -m "$model" -p "$prompt" -n 100 -s 1
 
 say "Where everything is"
 cat <<END
