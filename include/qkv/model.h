@@ -26,21 +26,21 @@ struct ModelConfig {
   std::int64_t head_dim = 0;    // d_k; 0: d_model / n_head, which must divide
   std::int64_t v_head_dim = 0;  // d_v; 0: head_dim
   std::int64_t d_model = 192;
-  std::int64_t d_ff = 0;        // 0: 4 * d_model
+  std::int64_t d_ff = 0;  // 0: 4 * d_model
   std::int64_t vocab_size = 256;
   std::int64_t ctx_len = 256;
   Norm norm = Norm::rmsnorm;
   bool norm_gain = false;
-  bool norm_bias = false;       // layernorm only
+  bool norm_bias = false;  // layernorm only
   double norm_eps = 1e-5;
-  bool embedding_norm = true;   // a norm after the embedding sum (ANDREA)
-  bool final_norm = false;      // a norm before the head
+  bool embedding_norm = true;  // a norm after the embedding sum (ANDREA)
+  bool final_norm = false;     // a norm before the head
   Activation activation = Activation::relu;
   Positions positions = Positions::learned;
   double rope_theta = 10000;
   bool attention_bias = false;  // biases of W_Q, W_K, W_V and W_O
   bool mlp_bias = false;
-  bool tied_head = false;       // the head is the token embedding, transposed
+  bool tied_head = false;  // the head is the token embedding, transposed
 
   // The same with every derivable size filled in; throws std::invalid_argument with what does not fit.
   ModelConfig resolved() const;
@@ -65,9 +65,9 @@ std::int64_t parameter_count(const ModelConfig& config);
 struct Batch {
   std::int64_t batch = 0;
   std::int64_t ctx = 0;
-  std::span<const std::int32_t> tokens;    // [batch, ctx]
-  std::span<const std::int32_t> targets;   // [batch, ctx]; -1: ignored
-  std::span<const std::int64_t> lengths;   // [batch] or empty: tokens past a sequence's length are padding
+  std::span<const std::int32_t> tokens;   // [batch, ctx]
+  std::span<const std::int32_t> targets;  // [batch, ctx]; -1: ignored
+  std::span<const std::int64_t> lengths;  // [batch] or empty: tokens past a sequence's length are padding
 };
 
 struct Loss {
@@ -97,7 +97,7 @@ class Model {
   const ModelConfig& config() const noexcept;
   DType dtype() const noexcept;
   const std::vector<ParameterInfo>& infos() const noexcept;
-  std::vector<Tensor>& parameters() noexcept;              // in the flat order, [i] has infos()[i].shape
+  std::vector<Tensor>& parameters() noexcept;  // in the flat order, [i] has infos()[i].shape
   const std::vector<Tensor>& parameters() const noexcept;
 
   // Zeros shaped like the parameters: gradients, or the moments of an optimiser.

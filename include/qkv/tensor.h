@@ -15,9 +15,9 @@ namespace qkv {
 
 enum class DType : std::uint8_t { f32, f64, bf16, f16, i64, i32, boolean };
 
-std::size_t dtype_size(DType dtype) noexcept;          // bytes an element
-std::string_view dtype_name(DType dtype) noexcept;     // "f32", "bf16", ...
-DType dtype_from_name(std::string_view name);          // throws std::invalid_argument
+std::size_t dtype_size(DType dtype) noexcept;       // bytes an element
+std::string_view dtype_name(DType dtype) noexcept;  // "f32", "bf16", ...
+DType dtype_from_name(std::string_view name);       // throws std::invalid_argument
 inline bool is_floating(DType dtype) noexcept { return dtype <= DType::f16; }
 
 // Storage types: two bytes, no arithmetic. Conversion rounds to nearest even, keeps NaN and infinities.
@@ -54,8 +54,8 @@ inline constexpr int kMaxRank = 8;
 class Dims {
  public:
   Dims() = default;
-  Dims(std::initializer_list<std::int64_t> values);           // throws if there are too many
-  explicit Dims(std::span<const std::int64_t> values);        // likewise
+  Dims(std::initializer_list<std::int64_t> values);     // throws if there are too many
+  explicit Dims(std::span<const std::int64_t> values);  // likewise
 
   int rank() const noexcept { return rank_; }
   std::int64_t operator[](int axis) const noexcept { return values_[static_cast<std::size_t>(axis)]; }
@@ -69,9 +69,9 @@ class Dims {
   int rank_ = 0;
 };
 
-std::string to_string(const Dims& dims);           // "[4, 16, 512]"
-std::int64_t element_count(const Dims& shape);     // throws std::invalid_argument on a negative size or overflow
-Dims contiguous_strides(const Dims& shape);        // row-major, in elements
+std::string to_string(const Dims& dims);        // "[4, 16, 512]"
+std::int64_t element_count(const Dims& shape);  // throws std::invalid_argument on a negative size or overflow
+Dims contiguous_strides(const Dims& shape);     // row-major, in elements
 
 // Someone else's elements: a pointer, a type, a shape and strides in elements (any sign, 0 to broadcast).
 // data == nullptr is the empty view: "not given" or "not wanted".
@@ -112,7 +112,7 @@ ConstView swap_axes(ConstView v, int a, int b) noexcept;
 class Tensor {
  public:
   Tensor() = default;
-  explicit Tensor(const Dims& shape, DType dtype = DType::f32);   // elements are zero; throws std::bad_alloc
+  explicit Tensor(const Dims& shape, DType dtype = DType::f32);  // elements are zero; throws std::bad_alloc
   Tensor(const Tensor& other);
   Tensor& operator=(const Tensor& other);
   Tensor(Tensor&&) noexcept = default;
@@ -120,7 +120,7 @@ class Tensor {
 
   const Dims& shape() const noexcept { return shape_; }
   DType dtype() const noexcept { return dtype_; }
-  std::int64_t size() const noexcept { return size_; }                              // elements
+  std::int64_t size() const noexcept { return size_; }  // elements
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(size_) * dtype_size(dtype_); }
   void* raw() noexcept { return data_.get(); }
   const void* raw() const noexcept { return data_.get(); }

@@ -54,7 +54,9 @@ Dims::Dims(std::span<const std::int64_t> values) {
   rank_ = static_cast<int>(values.size());
 }
 
-bool Dims::operator==(const Dims& other) const noexcept { return std::equal(begin(), end(), other.begin(), other.end()); }
+bool Dims::operator==(const Dims& other) const noexcept {
+  return std::equal(begin(), end(), other.begin(), other.end());
+}
 
 std::string to_string(const Dims& dims) {
   std::string text = "[";

@@ -34,11 +34,11 @@ TEST(FloatTypes, EveryBf16SurvivesTheWayThroughF32) {
 }
 
 TEST(FloatTypes, RoundsToNearestEven) {
-  EXPECT_EQ(narrow<bf16>(1.00390625f).bits, 0x3f80);       // halfway, to even
-  EXPECT_EQ(narrow<bf16>(1.01171875f).bits, 0x3f82);       // halfway, to even
+  EXPECT_EQ(narrow<bf16>(1.00390625f).bits, 0x3f80);  // halfway, to even
+  EXPECT_EQ(narrow<bf16>(1.01171875f).bits, 0x3f82);  // halfway, to even
   EXPECT_EQ(narrow<f16>(65519.0f).bits, 0x7bff);
   EXPECT_EQ(narrow<f16>(65520.0f).bits, 0x7c00);
-  EXPECT_EQ(narrow<f16>(0x1p-25f).bits, 0x0000);           // halfway to the least subnormal, to even
+  EXPECT_EQ(narrow<f16>(0x1p-25f).bits, 0x0000);  // halfway to the least subnormal, to even
   EXPECT_EQ(narrow<f16>(0x1.8p-25f).bits, 0x0001);
   EXPECT_EQ(narrow<f16>(-0.0f).bits, 0x8000);
 }

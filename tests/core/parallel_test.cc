@@ -24,7 +24,10 @@ TEST(Parallel, RunsEachTaskOnceAtAnyThreadCount) {
 
 TEST(Parallel, PassesAnExceptionOn) {
   set_num_threads(2);
-  EXPECT_THROW(parallel_for(10, [](std::int64_t i) { if (i == 3) throw std::runtime_error("three"); }),
+  EXPECT_THROW(parallel_for(10,
+                            [](std::int64_t i) {
+                              if (i == 3) throw std::runtime_error("three");
+                            }),
                std::runtime_error);
   EXPECT_THROW(set_num_threads(-1), std::invalid_argument);
   set_num_threads(0);
