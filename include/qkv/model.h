@@ -87,7 +87,8 @@ class ModelState {
 // qkv::num_threads() threads inside.
 class Model {
  public:
-  // Parameters drawn from the seed (normal, deviation 0.02, residual projections 0.02 / sqrt(2 n_layer); gains 1,
+  // Parameters drawn from the seed (normal, deviation 0.02; residual projections 0.02 / sqrt(2 n_layer); the head at
+  // most sqrt(0.1 / d_model), so that training starts near ln(vocab_size); gains 1,
   // biases 0). dtype: DType::f32 or DType::f64.
   explicit Model(const ModelConfig& config, std::uint64_t seed = 0, DType dtype = DType::f32);
   ~Model();
