@@ -40,7 +40,7 @@ TEST(Bf16Scores, EverySizeBelowTwoVectors) {
     Numbers numbers(30);
     const int width = tile.width;
     for (std::int64_t d_pairs = 1; d_pairs <= 2 * kWidest + 1; ++d_pairs)
-      for (int n = 0; n <= 2 * kWidest + 1; n += d_pairs % 7 == 0 ? 1 : 5) {
+      for (int n = 0; n <= kKeyTile; n += d_pairs % 7 == 0 ? 1 : (n < 2 * kWidest ? 5 : 29)) {
         const std::int64_t d = 2 * d_pairs, ldk = d + n % 3;
         const int shift = static_cast<int>(d_pairs) * 7 + n;
         Guarded<std::uint16_t> k(n ? (n - 1) * ldk + d : 0, shift % 32);  // [n][ldk]
@@ -191,6 +191,39 @@ TEST(Bf16Accumulate, EverySizeBelowTwoVectors) {
             }
           }
       }
+  });
+}
+
+TEST(Bf16AccumulateRows, EverySizeOfRowsAsTheyAre) {
+  each_bf16_tile([](const TileKernels& tile, const Bf16TileKernels& bf16) {
+    EXPECT_EQ(bf16.accumulate_rows != nullptr, tile.width <= 8);
+    if (!bf16.accumulate_rows) return;
+    Numbers numbers(35);
+    const int width = tile.width;
+    for (std::int64_t d = 1; d <= 70; ++d)
+      for (int n = 0; n <= 9; n += d % 8 == 0 ? 1 : 3)
+        for (int rows = 1; rows <= width; ++rows) {
+          const std::int64_t ldv = d + n % 3, padded = (d + 7) / 8 * 8;
+          const int shift = static_cast<int>(d) + n;
+          Guarded<std::uint16_t> p((n + 1) / 2 * width * 2, shift % 16 * 2), v(n ? (n - 1) * ldv + d : 0, shift % 32);
+          numbers.fill_bf16(p);
+          numbers.fill_bf16(v);
+          for (const bool fresh : {false, true}) {
+            Guarded<float> ot(padded * width, shift % 16);
+            numbers.fill(ot);
+            const std::vector<float> before = ot.copy();
+            bf16.accumulate_rows(p.data(), v.data(), ldv, d, n, rows, fresh, ot.data());
+            ASSERT_TRUE(p.intact() && v.intact() && ot.intact());
+            for (std::int64_t e = 0; e < padded * width; ++e) {
+              const std::int64_t c = e / width, i = e % width;
+              Sum sum;
+              if (!fresh) sum.start(before[static_cast<std::size_t>(e)]);
+              for (int j = 0; c < d && j < n; ++j) sum.add(p[(j / 2 * width + i) * 2 + j % 2], v[j * ldv + c]);
+              ASSERT_TRUE(i < rows ? sum.is(ot[e], n) : std::isfinite(ot[e]))
+                  << "d " << d << " keys " << n << " rows " << rows << " dimension " << c << " query " << i;
+            }
+          }
+        }
   });
 }
 

@@ -25,7 +25,7 @@ struct Data {
   Data() {
     Numbers numbers(40);
     for (Floats* x : {&q, &dout, &slopes, &distances, &split_m, &split_l, &bias, &lse, &delta}) {
-      x->resize(kQueries * kKeys);
+      x->resize(kQueries * kDv);
       for (float& value : *x) value = numbers.normal();
     }
     for (Floats* x : {&k, &v}) {
@@ -154,10 +154,12 @@ class Tile {
 
   void bf16() {
     const Bf16TileKernels& b = *t_.bf16;
-    Halves q(data_.q.size()), k(at(kKeys * (kD + 1))), v(at((kKeys + 1) * kDv));
+    Halves q(data_.q.size()), k(at(kKeys * (kD + 1))), v(at(kKeys * kDv)), v_pairs(at((kKeys + 1) * kDv));
     for (std::size_t e = 0; e < q.size(); ++e) q[e] = narrow<qkv::bf16>(data_.q[e]).bits;
     for (std::size_t e = 0; e < k.size(); ++e) k[e] = narrow<qkv::bf16>(data_.k[e]).bits;
-    for (std::size_t e = 0; e < v.size(); ++e) v[e] = e < data_.v.size() ? narrow<qkv::bf16>(data_.v[e]).bits : 0;
+    for (std::size_t e = 0; e < v.size(); ++e) v[e] = narrow<qkv::bf16>(data_.v[e]).bits;
+    for (int j = 0; j < kKeys; ++j)
+      for (int c = 0; c < kDv; ++c) v_pairs[at((j / 2 * kDv + c) * 2 + j % 2)] = v[at(j * kDv + c)];
     constexpr int kDPairs = (kD + 1) / 2, kKeyPairs = (kKeys + 1) / 2;
     Halves qt(at(2 * kDPairs * w_)), p(at(2 * kKeyPairs * w_)), rounded(at(kKeys * w_));
     b.transpose_pairs(q.data() + r0_ * 2 * kDPairs, 2 * kDPairs, rows_, kDPairs, qt.data());
@@ -165,10 +167,17 @@ class Tile {
     ranges([&](int first, int last) {
       b.scores(k.data(), kD + 1, qt.data(), kDPairs, kKeys, rows_, first, last, s.data(), max.data());
       b.exponentials(1.1f, kKeys, first, last, m.data(), l.data(), s.data(), p.data());
-      b.accumulate(p.data(), v.data(), kDv, kDv, kKeyPairs, rows_, first, last, true, ot.data());
+      b.accumulate(p.data(), v_pairs.data(), kDv, kDv, kKeyPairs, rows_, first, last, true, ot.data());
       b.round(s.data(), kKeys, first, last, rounded.data(), nullptr);
     });
     keep(s, kKeys), keep(max, 1), keep(l, 1), keep(ot, kDv);
+    if (b.accumulate_rows) {  // the same sums from values that were not put in pairs
+      const Floats from_pairs = ot;
+      b.accumulate_rows(p.data(), v.data(), kDv, kDv, kKeys, rows_, true, ot.data());
+      for (std::int64_t e = 0; e < kDv * w_; ++e) {
+        EXPECT_TRUE(e % w_ >= rows_ || same_bits(ot[at(e)], from_pairs[at(e)])) << "dimension " << e / w_;
+      }
+    }
     Floats wide(rounded.size());
     for (std::size_t e = 0; e < wide.size(); ++e) wide[e] = from_bf16(rounded[e]);
     keep(wide, kKeys);
