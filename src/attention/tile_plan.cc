@@ -15,7 +15,9 @@ TilePlan::TilePlan(const AttentionProblem& problem, bool all_bf16)
     : p(problem), table(kernels()), bf16(all_bf16 && table.interleave != nullptr) {
   const bool natural = p.softcap > 0 || !p.slopes.empty() || (p.mask && !p.boolean_mask);
   const double to_log2 = p.scale * kLog2E;
-  if (!natural && to_log2 > 0) {  // a maximum of scores is one of exponents only where the factor is positive
+  // A maximum of scores is one of exponents only where the factor is positive; past the limits, the factor itself or
+  // the step of 8 / unit by which maxima move would not be finite.
+  if (!natural && to_log2 > 0x1p-100 && to_log2 < 0x1p127) {
     score_factor = 1;
     unit = static_cast<float>(to_log2);
   } else {

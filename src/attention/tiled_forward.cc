@@ -264,11 +264,13 @@ class Forward {
     const int width = kernel.width;
     const View& probs = results_.probs;
     float zeros[kMaxWidth] = {}, row[kKeyTile];
+    std::uint64_t bits[kKeyTile];
     const KeySteps tiles{tile.any_begin, tile.any_end, p_.first_key, kKeyTile};
     for (std::int64_t j = tiles.begin, next; j < tiles.end; j = next) {
       next = tiles.next(j);
       const KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next, KeyUse::scores, scratch.keys);
       const TileScores scores = compute_scores(plan_, tile, keys, scratch, false);
+      if (scores.segments > 0) kernel.allowed_bits(scratch.s, keys.n, bits);
       for (int i = 0; i < scores.segments; ++i) {
         const Segment& g = scores.segment[i];
         kernel.backward_softmax(plan_.unit, g.k1 - g.k0, g.first, g.last, m, zeros, scratch.s + g.k0 * width,
@@ -276,7 +278,7 @@ class Forward {
         for (int r = g.first * kernel.lanes; r < std::min(tile.rows, g.last * kernel.lanes); ++r) {
           for (int key = g.k0; key < g.k1; ++key) {
             const float p = scratch.s[key * width + r];
-            row[key - g.k0] = p == 0 ? 0 : p * factor[r];  // the factor of a row with NaN is NaN
+            row[key - g.k0] = bits[key] >> r & 1 ? p * factor[r] : 0.0f;  // the factor of a row with NaN is NaN
           }
           narrow_elements(probs.dtype, probs.data, row_offset(probs.strides, tile, r) + (j + g.k0) * probs.strides[3],
                           probs.strides[3], g.k1 - g.k0, row);
