@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/kernels.h"
+#include "os/cpu_features.h"
 #include "qkv/kernels.h"
 
 namespace qkv {
@@ -17,14 +18,13 @@ struct Choice {
 // Best last.
 const Choice* choices(int* count) {
 #if defined(__x86_64__)
-  static const bool avx2 =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  static const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c();
   static const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
   static const Choice kChoices[] = {{&kPortableKernels, true},
                                     {&kAvx2Kernels, avx2},
                                     {&kAvx512Kernels, avx512},
-                                    {&kAvx512Bf16Kernels, avx512 && __builtin_cpu_supports("avx512bf16")}};
+                                    {&kAvx512Bf16Kernels, avx512 && cpu_has_avx512_bf16()}};
 #else
   static const Choice kChoices[] = {{&kPortableKernels, true}};
 #endif

@@ -4,6 +4,8 @@
 // program.
 #include "measure/peak_loops.h"
 
+#include "os/cpu_features.h"
+
 #include <stdexcept>
 #include <string>
 
@@ -65,7 +67,7 @@ std::vector<PeakLoop> peak_loops() {
 #if defined(__x86_64__)
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-  const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
+  const bool bf16 = avx512 && cpu_has_avx512_bf16();
   if (bf16) loops.push_back(loop("avx512_bf16", DType::bf16, avx512_bf16_loop, 32));
   if (avx512) loops.push_back(loop("avx512", DType::f32, avx512_loop, 16));
   if (bf16) loops.push_back(loop("avx512_bf16", DType::f32, avx512_loop, 16));
