@@ -2,6 +2,11 @@
 // qkv bench: how fast this machine is, and how much of that attention uses.
 #include "bench.h"
 
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <thread>
+
 namespace {
 
 constexpr const char* kFooter = R"(
@@ -21,3 +26,10 @@ void add(CLI::App& app) {
 const qkv::cli::Subcommand kBench(50, add);
 
 }  // namespace
+
+void qkv::cli::note_other_load() {
+  double load = 0;  // threads that ran or waited in the last minute, those of an earlier run of this program too
+  if (getloadavg(&load, 1) != 1 || load < 1.5 * std::thread::hardware_concurrency()) return;
+  print_error(
+      fmt::format("qkv: note: this machine is busy with other things (load {:.1f}); speeds mean little\n", load));
+}

@@ -7,6 +7,7 @@
 #include <qkv/threads.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 
 #include "bench.h"
@@ -16,7 +17,8 @@ namespace qkv::cli {
 namespace {
 
 struct RawOptions {
-  std::string shapes, passes, dtypes = "f32,bf16";
+  std::optional<std::string> shapes, passes;
+  std::string dtypes = "f32,bf16";
   bool no_causal = false, causal = false;
   std::int64_t window = 0;
   BenchOptions bench;
@@ -38,7 +40,7 @@ A line has the median of --reps runs, and
              measured between the runs, the median of as many samples. Types without products of their own (f16
              always, bf16 without AVX512_BF16) are multiplied as f32.
   GB/s       of decoding: the bytes of keys and values that are read in that time, as a part of what a loop that only
-             reads reaches. Caches take turns, 512 MB of them, so that no processor cache helps.
+             reads reaches. Caches take turns, 512 MB of them (--memory-mb), so that no processor cache helps.
   max error  the largest difference from the reference path in f64, on the same inputs. A result whose difference is
              more than rounding explains (--limit) is an error, and is not timed.
   of share   with a window: the time, as a part of the same pass without it, over the window's part of the pairs.
@@ -78,15 +80,28 @@ DType dtype_of_name(const std::string& name) {
   throw UsageError("--dtype takes f32, bf16 and f16; found '" + name + "'");
 }
 
+std::vector<Pass> passes_of(const AttentionCase& sizes, const BenchOptions& options) {
+  if (!options.passes.empty()) return options.passes;
+  if (sizes.kv_len >= 16 * sizes.q_len) return {Pass::decode};
+  return {Pass::forward, Pass::backward};
+}
+
+void check_decoding(const BenchOptions& options) {
+  for (const AttentionCase& sizes : options.shapes)
+    for (const Pass pass : passes_of(sizes, options))
+      if (pass == Pass::decode && sizes.kv_len < sizes.q_len)
+        throw UsageError("decode needs at least as many keys as queries; found " + sizes.shape_text());
+}
+
 BenchOptions settled(const RawOptions& raw) {
   BenchOptions options = raw.bench;
   AttentionCase defaults;
   defaults.causal = options.matrix ? raw.causal : !raw.no_causal;
   defaults.window = raw.window;
-  if (!raw.shapes.empty())
-    for (const std::string& shape : split(raw.shapes)) options.shapes.push_back(parse_shape(shape, defaults));
-  if (!raw.passes.empty())
-    for (const std::string& pass : split(raw.passes)) options.passes.push_back(pass_of(pass));
+  if (raw.shapes)
+    for (const std::string& shape : split(*raw.shapes)) options.shapes.push_back(parse_shape(shape, defaults));
+  if (raw.passes)
+    for (const std::string& pass : split(*raw.passes)) options.passes.push_back(pass_of(pass));
   options.dtypes.clear();
   for (const std::string& dtype : split(raw.dtypes)) options.dtypes.push_back(dtype_of_name(dtype));
   if (options.matrix) {
@@ -96,9 +111,10 @@ BenchOptions settled(const RawOptions& raw) {
       if (pass == Pass::decode) throw UsageError("--matrix runs forward and backward");
   } else if (options.check) {
     throw UsageError("--check belongs to --matrix");
-  } else if (raw.shapes.empty() && (raw.no_causal || raw.causal || raw.window > 0)) {
+  } else if (!raw.shapes && (raw.no_causal || raw.causal || raw.window > 0)) {
     throw UsageError("--causal, --no-causal and --window need --shapes; the table of figures has its own");
   }
+  if (!options.matrix) check_decoding(options);
   return options;
 }
 
@@ -121,14 +137,8 @@ const std::vector<Item>& figures() {
   return items;
 }
 
-std::vector<Pass> passes_of(const AttentionCase& sizes, const BenchOptions& options) {
-  if (!options.passes.empty()) return options.passes;
-  if (sizes.kv_len >= 16 * sizes.q_len) return {Pass::decode};
-  return {Pass::forward, Pass::backward};
-}
-
 void run_all(const BenchOptions& options) {
-  Ceilings ceilings;
+  Ceilings ceilings(options.megabytes);
   const auto run = [&](const AttentionCase& sizes, const std::vector<Pass>& passes) {
     for (const Pass pass : passes)
       for (const DType dtype : options.dtypes) {
@@ -164,6 +174,7 @@ void print_clock(const BenchOptions& options) {
 
 void run(const RawOptions& raw) {
   const BenchOptions options = settled(raw);
+  note_other_load();
   (void)kernel_set();  // an unknown QKV_KERNELS is told before anything is measured
   if (!options.json) print_clock(options);
   if (!options.matrix) return run_all(options);
@@ -217,7 +228,7 @@ const PeakMeter& Ceilings::peak(DType dtype) {
 }
 
 const ReadMeter& Ceilings::read() {
-  if (!read_) read_ = std::make_unique<ReadMeter>();
+  if (!read_) read_ = std::make_unique<ReadMeter>(megabytes_ << 20);
   return *read_;
 }
 
@@ -283,6 +294,9 @@ void add_bench_attention(CLI::App& bench) {
                    "for f16, 3e-2 for bf16)")
       ->check(CLI::NonNegativeNumber)
       ->type_name("X");
+  command->add_option("--memory-mb", raw->bench.megabytes, "Memory that reading and decoding cycle through, MiB (512)")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
   command->add_flag("--matrix", raw->bench.matrix, "Every option and head size against the plain case");
   command->add_flag("--check", raw->bench.check, "With --matrix: exit status 1 if one is below 60 %");
   command->add_flag("--json", raw->bench.json, "One JSON object a line");

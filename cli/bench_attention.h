@@ -23,7 +23,8 @@ struct BenchOptions {
   std::vector<Pass> passes;           // empty: forward and backward, or decode where one query reads many keys
   std::vector<DType> dtypes = {DType::f32, DType::bf16};
   int reps = 7;
-  double limit = 0;  // of the deviation from f64; 0: what rounding explains
+  double limit = 0;              // of the deviation from f64; 0: what rounding explains
+  std::int64_t megabytes = 512;  // that reading and decoding cycle through
   bool json = false;
   bool matrix = false, check = false;
 };
@@ -31,10 +32,12 @@ struct BenchOptions {
 // Ceilings, each made when it is first asked for.
 class Ceilings {
  public:
+  explicit Ceilings(std::int64_t megabytes) : megabytes_(megabytes) {}
   const PeakMeter& peak(DType dtype);
   const ReadMeter& read();
 
  private:
+  std::int64_t megabytes_;
   std::map<DType, PeakMeter> peaks_;
   std::unique_ptr<ReadMeter> read_;
 };

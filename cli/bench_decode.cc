@@ -15,8 +15,7 @@
 namespace qkv::cli {
 namespace {
 
-constexpr std::int64_t kBytes = std::int64_t{512} << 20;  // of caches that take turns
-constexpr std::int64_t kChunk = 1024;                     // tokens appended at a time
+constexpr std::int64_t kChunk = 1024;  // tokens appended at a time
 
 KvCache filled_cache(const AttentionCase& c, DType dtype, std::int64_t held, std::uint64_t seed) {
   KvCache cache(c.batch, c.n_kv_head, c.d_k, c.d_v, held, 0, dtype);
@@ -57,12 +56,11 @@ void bench_decode(const AttentionCase& given, DType dtype, const BenchOptions& o
   sizes.causal = true;  // the new tokens are the last ones of the cache
   // A window needs no more than it reads.
   const std::int64_t held = sizes.window > 0 ? std::min(sizes.kv_len, sizes.window + sizes.q_len - 1) : sizes.kv_len;
-  if (held < sizes.q_len) throw UsageError("decode needs at least as many keys as queries in " + sizes.shape_text());
   const std::int64_t bytes =
       sizes.batch * sizes.n_kv_head * held * (sizes.d_k + sizes.d_v) * static_cast<std::int64_t>(dtype_size(dtype));
   const ReadMeter& meter = ceilings.read();
   std::vector<KvCache> caches;
-  for (std::int64_t filled = 0; filled < kBytes || caches.size() < 2; filled += bytes)
+  for (std::int64_t filled = 0; filled < options.megabytes << 20 || caches.size() < 2; filled += bytes)
     caches.push_back(filled_cache(sizes, dtype, held, caches.size() + 1));
 
   const Tensor q = random_tensor({sizes.batch, sizes.n_head, sizes.q_len, sizes.d_k}, dtype, 7);

@@ -30,7 +30,7 @@ Three ceilings, each the median of --reps runs, and the best of them:
               (QKV_KERNELS); a set without bf16 products multiplies bf16 as f32. A multiply-add is two operations.
               Beside it stands what the clock allows: threads x frequency x operations a cycle. The frequency is that of
               a chain of additions, one a cycle; processors that slow down for wide instructions stay below it.
-  read        memory read in order, --read-mb of it, more than the caches hold; the fastest of several loops (wide
+  read        memory read in order, --memory-mb of it, more than the caches hold; the fastest of several loops (wide
               loads, prefetching at several distances, several streams).
 
 Examples
@@ -84,6 +84,7 @@ void reading(const Options& options) {
 }
 
 void run(const Options& options) {
+  qkv::cli::note_other_load();
   if (!options.json) qkv::cli::print(fmt::format("{} threads, kernels {}\n", qkv::num_threads(), qkv::kernel_set()));
   multiply_adds(options, DType::f32);
   multiply_adds(options, DType::bf16);
@@ -99,7 +100,7 @@ void qkv::cli::add_bench_peak(CLI::App& bench) {
   command->add_option("--reps", options->reps, "Runs of each, the median counts (15)")
       ->check(CLI::Range(1, 1000))
       ->type_name("N");
-  command->add_option("--read-mb", options->megabytes, "Memory to read, in MiB (512)")
+  command->add_option("--memory-mb", options->megabytes, "Memory to read, in MiB (512)")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
   command->add_flag("--json", options->json, "One JSON object a line");

@@ -68,7 +68,7 @@ AttentionCase parse_shape(const std::string& text, const AttentionCase& defaults
     *place = number(text, take(plain, 'x'));
   }
   if (!plain.empty()) fail(text, "four numbers are needed");
-  if (!suffixes.empty() && suffixes.back() == ':') fail(text, "a suffix is empty");
+  if (text.back() == ':') fail(text, "nothing follows the last colon");
   sizes.n_kv_head = sizes.n_head;
   sizes.kv_len = sizes.q_len;
   sizes.d_v = sizes.d_k;
