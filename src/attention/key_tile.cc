@@ -115,8 +115,9 @@ PackedValues::PackedValues(const TilePlan& plan)
     : plan_(plan),
       tiles_(plan.p.kv_len / kKeyTile + 2),
       d_v_(round_up(plan.p.d_v, 16)),
-      pairs_({plan.p.batch, plan.p.n_kv_head, tiles_, kKeyTile, d_v_}, DType::bf16),
-      finite_({plan.p.batch, plan.p.n_kv_head, tiles_}, DType::boolean) {
+      memory_((plan.p.batch * plan.p.n_kv_head * tiles_ * (kKeyTile * d_v_ * 2 + 1) + 3) / 4),
+      pairs_(reinterpret_cast<std::uint16_t*>(memory_.data())),
+      finite_(reinterpret_cast<bool*>(pairs_ + plan.p.batch * plan.p.n_kv_head * tiles_ * kKeyTile * d_v_)) {
   const AttentionProblem& p = plan.p;
   parallel_for(p.batch * p.n_kv_head, [&](std::int64_t head) {
     const std::int64_t b = head / p.n_kv_head, kv_head = head % p.n_kv_head;
@@ -125,9 +126,8 @@ PackedValues::PackedValues(const TilePlan& plan)
     for (std::int64_t j = 0; j < tiles.end; j = tiles.next(j)) {
       const KeyTile t = load_keys(plan, b, kv_head, j, tiles.next(j), KeyUse::forward, scratch.keys);
       const std::int64_t at = slot(b, kv_head, j);
-      std::copy_n(t.v_pairs, round_up(t.n, 2) * d_v_,
-                  reinterpret_cast<std::uint16_t*>(pairs_.data<bf16>()) + at * kKeyTile * d_v_);
-      finite_.data<bool>()[at] = values_finite(t, plan);
+      std::copy_n(t.v_pairs, round_up(t.n, 2) * d_v_, pairs_ + at * kKeyTile * d_v_);
+      finite_[at] = values_finite(t, plan);
     }
   });
 }
@@ -139,8 +139,8 @@ std::int64_t PackedValues::slot(std::int64_t b, std::int64_t kv_head, std::int64
 
 void PackedValues::lend(KeyTile& tile, std::int64_t b, std::int64_t kv_head) const noexcept {
   const std::int64_t at = slot(b, kv_head, tile.j0);
-  tile.v_pairs = reinterpret_cast<const std::uint16_t*>(pairs_.data<bf16>()) + at * kKeyTile * d_v_;
-  tile.finite = finite_.data<bool>()[at];
+  tile.v_pairs = pairs_ + at * kKeyTile * d_v_;
+  tile.finite = finite_[at];
 }
 
 Poisons take_poisons_of_values(KeyTile& t, const TilePlan& plan, const KeyBuffers& buffers) {

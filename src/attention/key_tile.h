@@ -50,7 +50,9 @@ class PackedValues {
 
   const TilePlan& plan_;
   std::int64_t tiles_, d_v_;
-  Tensor pairs_, finite_;  // [batch, n_kv_head, tiles, kKeyTile, d_v_] as two-byte elements; [.., tiles] bool
+  CallMemory memory_;
+  std::uint16_t* pairs_;  // [batch, n_kv_head, tiles, kKeyTile, d_v_]
+  bool* finite_;          // [batch, n_kv_head, tiles]
 };
 
 // An element that is inf or NaN. Where some pairs of a tile may not be read, such elements are replaced by 0 before a

@@ -21,12 +21,14 @@ constexpr float kLargeLse = 64;  // log2 units: beyond, rounding lse to f32 cost
 RowStatistics::RowStatistics(const TilePlan& plan, const ConstView& out, const ConstView& lse, const ConstView& dout)
     : n_head_(plan.p.n_head),
       q_len_(plan.p.q_len),
-      lse_({plan.p.batch, plan.p.n_head, plan.p.q_len}),
-      delta_({plan.p.batch, plan.p.n_head, plan.p.q_len}) {
+      memory_(2 * plan.p.batch * plan.p.n_head * plan.p.q_len),
+      lse_(memory_.data()),
+      delta_(lse_ + plan.p.batch * plan.p.n_head * plan.p.q_len) {
   const AttentionProblem& p = plan.p;
   const float to_units = static_cast<float>(kLog2E / static_cast<double>(plan.unit));
   const RowTiling tiling(plan);
-  std::fill_n(lse_.data(), lse_.size(), kInfinity);
+  std::fill_n(lse_, p.batch * p.n_head * p.q_len, kInfinity);
+  std::fill_n(delta_, p.batch * p.n_head * p.q_len, 0.0f);
   parallel_for(p.batch * p.n_kv_head * tiling.tiles(), [&](std::int64_t task) {
     const std::int64_t head = task / tiling.tiles();
     const QueryTile tile = tiling.tile(head / p.n_kv_head, head % p.n_kv_head, task % tiling.tiles());
@@ -40,8 +42,8 @@ RowStatistics::RowStatistics(const TilePlan& plan, const ConstView& out, const C
     for (int r = 0; r < tile.rows; ++r) {
       widen_elements(lse.dtype, lse.data, row_offset(lse.strides, tile, r), 1, 1, &natural);
       if (natural == -kInfinity) continue;  // the row read nothing; its dout may be anything
-      lse_.data()[at(tile.b, tile.head(r), tile.query(r))] = natural * to_units;
-      delta_.data()[at(tile.b, tile.head(r), tile.query(r))] = delta[r];
+      lse_[at(tile.b, tile.head(r), tile.query(r))] = natural * to_units;
+      delta_[at(tile.b, tile.head(r), tile.query(r))] = delta[r];
     }
   });
 }

@@ -13,15 +13,16 @@ namespace qkv {
 class RowStatistics {
  public:
   RowStatistics(const TilePlan& plan, const ConstView& out, const ConstView& lse, const ConstView& dout);
-  float lse(std::int64_t b, std::int64_t h, std::int64_t i) const noexcept { return lse_.data()[at(b, h, i)]; }
-  float delta(std::int64_t b, std::int64_t h, std::int64_t i) const noexcept { return delta_.data()[at(b, h, i)]; }
+  float lse(std::int64_t b, std::int64_t h, std::int64_t i) const noexcept { return lse_[at(b, h, i)]; }
+  float delta(std::int64_t b, std::int64_t h, std::int64_t i) const noexcept { return delta_[at(b, h, i)]; }
 
  private:
   std::int64_t at(std::int64_t b, std::int64_t h, std::int64_t i) const noexcept {
     return (b * n_head_ + h) * q_len_ + i;
   }
   std::int64_t n_head_, q_len_;
-  Tensor lse_, delta_;  // [batch, n_head, q_len]
+  CallMemory memory_;
+  float *lse_, *delta_;  // [batch, n_head, q_len]
 };
 
 // The rows of q and dout of a query tile, both ways round: scratch.qt and dot (or their pairs) for the products over

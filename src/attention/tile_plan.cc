@@ -3,13 +3,39 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
+#include <vector>
 
 namespace qkv {
 namespace {
 
 thread_local Tensor arena;  // grows, never shrinks
 
+constexpr std::size_t kKeptBlocks = 8;
+thread_local std::vector<Tensor> kept_blocks;
+
 }  // namespace
+
+CallMemory::CallMemory(std::int64_t floats) {
+  auto best = kept_blocks.end();
+  for (auto it = kept_blocks.begin(); it != kept_blocks.end(); ++it)
+    if (it->size() >= floats && (best == kept_blocks.end() || it->size() < best->size())) best = it;
+  if (best == kept_blocks.end()) {
+    block_ = Tensor({floats});
+  } else {
+    block_ = std::move(*best);
+    kept_blocks.erase(best);
+  }
+  data_ = block_.data();
+}
+
+CallMemory::~CallMemory() {
+  kept_blocks.reserve(kKeptBlocks + 1);
+  kept_blocks.push_back(std::move(block_));
+  if (kept_blocks.size() <= kKeptBlocks) return;
+  const auto smaller = [](const Tensor& a, const Tensor& b) { return a.size() < b.size(); };
+  kept_blocks.erase(std::min_element(kept_blocks.begin(), kept_blocks.end(), smaller));
+}
 
 TilePlan::TilePlan(const AttentionProblem& problem, bool all_bf16)
     : p(problem), table(kernels()), bf16(all_bf16 && table.interleave != nullptr) {
@@ -30,7 +56,8 @@ Scratch::Scratch(const TilePlan& plan, int key_tiles)
     : d_k(round_up(plan.p.d_k, 16)), d_v(round_up(plan.p.d_v, 16)), bf16_(plan.bf16) {
   const std::int64_t widest = std::max(d_k, d_v), tile = kMaxWidth * kKeyTile;
   const std::int64_t buffers = (key_tiles + 1) * kKeyTile * (d_k + d_v) * (bf16_ ? 2 : 1);
-  const std::int64_t need = kMaxWidth * 16 * widest + tile * 9 + buffers + 4096;
+  const std::int64_t sums = key_tiles * kKeyTile * (d_k + d_v);  // of the same key tiles
+  const std::int64_t need = kMaxWidth * 16 * widest + tile * 9 + buffers + sums + 4096;
   if (arena.size() < need) arena = Tensor({need});
   qt = take(kMaxWidth * d_k), dot = take(kMaxWidth * d_v);
   s = take(tile), ds = take(tile), slope = take(tile);

@@ -27,6 +27,21 @@ struct TilePlan {
 
 inline std::int64_t round_up(std::int64_t x, std::int64_t step) noexcept { return (x + step - 1) / step * step; }
 
+// Memory of one call, shared by its threads: taken from what earlier calls of the same thread gave back, so that a call
+// like the last one neither asks the system for pages nor clears them. Not cleared. Throws std::bad_alloc.
+class CallMemory {
+ public:
+  explicit CallMemory(std::int64_t floats);
+  ~CallMemory();
+  CallMemory(const CallMemory&) = delete;
+  CallMemory& operator=(const CallMemory&) = delete;
+  float* data() const noexcept { return data_; }
+
+ private:
+  Tensor block_;
+  float* data_;
+};
+
 // Room for the copies of one key tile, where the caller's memory does not serve.
 struct KeyBuffers {
   std::int64_t d_k, d_v;             // multiples of 16
@@ -38,7 +53,7 @@ struct KeyBuffers {
 // Memory of one thread, kept between calls. Row-major; columns are queries of the tile. What only bf16 products use is
 // null elsewhere.
 struct Scratch {
-  // key_tiles: how many buffers take_key_buffers() may give. Throws std::bad_alloc.
+  // key_tiles: of how many more key tiles buffers and sums will be taken. Throws std::bad_alloc.
   explicit Scratch(const TilePlan& plan, int key_tiles = 0);
   float* take(std::int64_t floats);  // 64-byte aligned
   std::uint16_t* take16(std::int64_t halves) { return reinterpret_cast<std::uint16_t*>(take((halves + 1) / 2)); }

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -55,13 +56,16 @@ class Backward {
     turns_ = std::make_unique<std::atomic<std::int64_t>[]>(static_cast<std::size_t>(tiles));
     for (std::int64_t i = 0; i < tiles; ++i) turns_[static_cast<std::size_t>(i)] = 0;
     if (gradients_.dq) {
-      sums_ = Tensor({split_count_ > 1 ? tiles : 0, d_k_, kMaxWidth});
+      sums_.emplace(split_count_ > 1 ? tiles * d_k_ * kMaxWidth : 0);
       clear_unread_queries();
     }
-    parallel_for(p_.batch * p_.n_kv_head * split_count_, [&](std::int64_t task) {
+    // Split by split, all heads of one before the next: who waits for a split of the same head waits for one long
+    // begun.
+    const std::int64_t heads = p_.batch * p_.n_kv_head;
+    parallel_for(heads * split_count_, [&](std::int64_t task) {
       try {
-        const std::int64_t head = task / split_count_;
-        run_split(head / p_.n_kv_head, head % p_.n_kv_head, task % split_count_);
+        const std::int64_t head = task % heads;
+        run_split(head / p_.n_kv_head, head % p_.n_kv_head, task / heads);
       } catch (...) {
         failed_ = true;  // nobody may wait for this task's turn
         throw;
@@ -100,8 +104,11 @@ class Backward {
                          kKeyTile};
     for (std::int64_t j = begin; j < tiles.end; j = tiles.next(j))
       keys[count++] = load_keys(plan_, b, kv_head, j, tiles.next(j), KeyUse::backward, scratch.take_key_buffers());
-    float* dqt = scratch.take(d_k_ * kMaxWidth);  // [d_k_][width]
-    Tensor dk({end - begin, d_k_}), dv({end - begin, d_v_});
+    float* dqt = scratch.take(d_k_ * kMaxWidth);     // [d_k_][width]
+    float* dk = scratch.take((end - begin) * d_k_);  // [end - begin][d_k_]
+    float* dv = scratch.take((end - begin) * d_v_);  // [end - begin][d_v_]
+    std::fill_n(dk, (end - begin) * d_k_, 0.0f);
+    std::fill_n(dv, (end - begin) * d_v_, 0.0f);
     for (std::int64_t index = 0; index < tiling_.tiles(); ++index) {
       const QueryTile tile = tiling_.tile(b, kv_head, index);
       const std::int64_t first = std::max(begin, tile.any_begin), last = std::min(end, tile.any_end);
@@ -113,12 +120,12 @@ class Backward {
         part.n = static_cast<int>(std::min<std::int64_t>(part.n, last - part.j0));
         if (part.n <= 0 || part.j0 + part.n <= first) continue;
         const std::int64_t row = part.j0 - begin;
-        add_pair(tile, rows, part, dk.data() + row * d_k_, dv.data() + row * d_v_, dqt, scratch);
+        add_pair(tile, rows, part, dk + row * d_k_, dv + row * d_v_, dqt, scratch);
       }
       if (gradients_.dq) add_queries(tile, index, split, dqt, scratch);
     }
-    store_keys(gradients_.dk, b, kv_head, begin, end, p_.d_k, static_cast<float>(p_.scale), dk);
-    store_keys(gradients_.dv, b, kv_head, begin, end, p_.d_v, 1.0f, dv);
+    store_keys(gradients_.dk, b, kv_head, begin, end, p_.d_k, static_cast<float>(p_.scale), d_k_, dk);
+    store_keys(gradients_.dv, b, kv_head, begin, end, p_.d_v, 1.0f, d_v_, dv);
   }
 
   // What one query tile and one key tile give to dk, dv (rows of the key tile) and dqt.
@@ -195,7 +202,7 @@ class Backward {
       if (failed_) throw std::runtime_error("[attention] another part of the backward pass failed");
       std::this_thread::yield();
     }
-    float* sum = first == last ? dqt : sums_.data() + id * d_k_ * kMaxWidth;
+    float* sum = first == last ? dqt : sums_->data() + id * d_k_ * kMaxWidth;
     const std::int64_t count = p_.d_k * tile.kernels->width;
     if (first != last) {
       if (split == first) std::fill_n(sum, count, 0.0f);
@@ -210,11 +217,10 @@ class Backward {
   }
 
   static void store_keys(const View& x, std::int64_t b, std::int64_t kv_head, std::int64_t begin, std::int64_t end,
-                         std::int64_t d, float factor, Tensor& sums) {
+                         std::int64_t d, float factor, std::int64_t ld, float* sums) {
     if (!x) return;
-    const std::int64_t ld = sums.shape()[1];
     for (std::int64_t j = begin; j < end; ++j) {
-      float* row = sums.data() + (j - begin) * ld;
+      float* row = sums + (j - begin) * ld;
       for (std::int64_t c = 0; c < d; ++c) row[c] = row[c] * factor + 0.0f;
       narrow_elements(x.dtype, x.data, b * x.strides[0] + kv_head * x.strides[1] + j * x.strides[2], x.strides[3], d,
                       row);
@@ -230,7 +236,7 @@ class Backward {
   std::int64_t d_k_, d_v_;  // padded to multiples of 16
   KeySteps splits_;
   std::int64_t split_count_;
-  Tensor sums_;                                         // [tiles][d_k_][width]: dq so far, transposed
+  std::optional<CallMemory> sums_;                      // [tiles][d_k_][width]: dq so far, transposed
   std::unique_ptr<std::atomic<std::int64_t>[]> turns_;  // [tiles] splits that have added their dq
   std::atomic<bool> failed_ = false;
 };

@@ -100,7 +100,7 @@ class Forward {
   void run_split(std::int64_t tasks, std::int64_t pieces) const {
     const std::int64_t width = tile_for(plan_.table, tiling_.tile(0, 0, 0).rows ? widest_rows() : 1).width;
     const std::int64_t stride = (width * (d_v_padded_ + 2) + 15) / 16 * 16;
-    Tensor partial({tasks, pieces, stride});  // [task][split][m, l, ot]
+    const CallMemory partial(tasks * pieces * stride);  // [task][split][m, l, ot]
     const auto sums_of = [&](std::int64_t task, std::int64_t piece) {
       float* at = partial.data() + (task * pieces + piece) * stride;
       return Sums{at, at + width, at + 2 * width};
