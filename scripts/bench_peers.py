@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measures attention of qkv and of PyTorch's scaled_dot_product_attention side by side: the same shapes, forward and
+backward, f32 and bf16, the same number of threads. Each side runs in its own process and they take turns, so that
+neither disturbs the other and a machine that slows down slows down both. Prints the median of the rounds, the ratio of
+the medians (above 1: qkv is faster) and the smallest and largest ratio of one round.
+
+    scripts/bench_peers.py                                     PyTorch of the Python that runs this
+    scripts/bench_peers.py --python VENV/bin/python            PyTorch of another one
+    scripts/bench_peers.py --shapes 1x12x1024x64 --dtype f32 --threads 1
+
+Needs build/release/qkv (make build) and PyTorch 2 or later. A recent PyTorch, in a virtual environment outside the
+repository:
+
+    python3 -m venv ~/venv-torch
+    ~/venv-torch/bin/pip install torch --index-url https://download.pytorch.org/whl/cpu
+
+or, where only PyPI can be reached: PyPI's build is made for CUDA, whose large libraries it loads though only the
+processor is used. With a CUDA toolkit of the same major version on the machine they need not be downloaded:
+
+    ~/venv-torch/bin/pip install --no-deps torch filelock typing-extensions sympy networkx jinja2 fsspec mpmath \\
+        MarkupSafe numpy
+    ~/venv-torch/bin/pip install --no-deps nvidia-cufile nvidia-cusparselt-cu13 nvidia-nvshmem-cu13 nvidia-nccl-cu13
+    scripts/bench_peers.py --python ~/venv-torch/bin/python --libraries /usr/local/cuda/lib64
+
+(the second line holds what toolkits lack or have in an older version; libraries that pip installed under the virtual
+environment's nvidia/ folder are found by themselves). With a PyTorch older than 2, the product of matrices, softmax and
+product of matrices is measured instead, and the output says so. No test runs this script.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SHAPES = "1x12x1024x64,1x12x4096x64,4x12x1024x64:full,1x8x2048x128:kv=2"
+
+
+def parse_shape(text):
+    """BxHxTxD[:kv=N][:causal|:full], as qkv bench takes it."""
+    plain, *suffixes = text.split(":")
+    batch, heads, length, d = (int(n) for n in plain.split("x"))
+    shape = {"batch": batch, "heads": heads, "length": length, "d": d, "kv": heads, "causal": True}
+    for suffix in suffixes:
+        if suffix in ("causal", "full"):
+            shape["causal"] = suffix == "causal"
+        elif suffix.startswith("kv="):
+            shape["kv"] = int(suffix[3:])
+        else:
+            raise ValueError(f"'{suffix}' is not known here; found in '{text}'")
+    return shape
+
+
+# ---- PyTorch's side: one shape, in a process of its own ---------------------------------------------------------------
+
+def torch_functions(torch, shape, dtype):
+    """The name of what is measured, and functions that run a pass."""
+    generator = torch.Generator().manual_seed(1)
+
+    def numbers(heads):
+        x = torch.randn(shape["batch"], heads, shape["length"], shape["d"], generator=generator)
+        return x.to(dtype).requires_grad_()
+
+    q, k, v = numbers(shape["heads"]), numbers(shape["kv"]), numbers(shape["kv"])
+    grouped = shape["kv"] != shape["heads"]
+    if hasattr(torch.nn.functional, "scaled_dot_product_attention"):
+        name = "scaled_dot_product_attention"
+        options = {"enable_gqa": True} if grouped else {}
+
+        def attend():
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=shape["causal"], **options)
+    else:
+        name = "matmul, softmax, matmul"
+        hidden = torch.ones(shape["length"], shape["length"], dtype=torch.bool).triu(1)
+
+        def attend():
+            times = shape["heads"] // shape["kv"]
+            keys, values = (x.repeat_interleave(times, 1) if grouped else x for x in (k, v))
+            scores = q @ keys.transpose(-1, -2) * shape["d"] ** -0.5
+            if shape["causal"]:
+                scores = scores.masked_fill(hidden, float("-inf"))
+            return scores.softmax(-1) @ values
+
+    def forward():
+        with torch.no_grad():
+            attend()
+
+    out = attend()
+    dout = torch.randn(out.shape, generator=generator).to(dtype)
+
+    def backward():
+        torch.autograd.grad(out, (q, k, v), dout, retain_graph=True)
+
+    return name, {"forward": forward, "backward": backward}
+
+
+def time_of(work, reps):
+    """Median milliseconds; short work runs several times in a row."""
+    work()
+    start = time.perf_counter()
+    work()
+    times = max(1, round(2e-3 / max(1e-7, time.perf_counter() - start)))
+    samples = []
+    for _ in range(reps):
+        start = time.perf_counter()
+        for _ in range(times):
+            work()
+        samples.append((time.perf_counter() - start) / times * 1e3)
+    return statistics.median(samples)
+
+
+def torch_side(arguments):
+    import torch
+    torch.set_num_threads(arguments.threads)
+    result = {"version": torch.__version__, "ms": {}}
+    for dtype in arguments.dtype.split(","):
+        kind = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
+        result["name"], passes = torch_functions(torch, parse_shape(arguments.shapes), kind)
+        for name in arguments.passes.split(","):
+            result["ms"][f"{name} {dtype}"] = time_of(passes[name], arguments.reps)
+    print(json.dumps(result))
+
+
+# ---- both sides in turn -----------------------------------------------------------------------------------------------
+
+def torch_libraries(python, more):
+    """What LD_LIBRARY_PATH needs: libraries that pip installed beside PyTorch, and folders that were given."""
+    site = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"],
+                          capture_output=True, text=True, check=True).stdout.strip()
+    found = [str(p) for p in sorted(pathlib.Path(site).glob("nvidia/*/lib"))]
+    return ":".join(found + ([more] if more else []) + [p for p in [os.environ.get("LD_LIBRARY_PATH")] if p])
+
+
+def run(command, environment=None):
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode != 0:
+        sys.exit(f"bench_peers: {' '.join(command)} failed:\n{done.stderr.strip()}")
+    return done.stdout
+
+
+def commands(arguments, shape):
+    ours = [arguments.qkv, "bench", "attention", "--json", "--shapes", shape, "--pass", arguments.passes, "--dtype",
+            arguments.dtype, "--threads", str(arguments.threads), "--reps", str(arguments.reps)]
+    theirs = [arguments.python, str(pathlib.Path(__file__).resolve()), "--torch-side", "--shapes", shape, "--passes",
+              arguments.passes, "--dtype", arguments.dtype, "--threads", str(arguments.threads), "--reps",
+              str(arguments.reps)]
+    return ours, theirs
+
+
+def compare(arguments, shape, environment):
+    ours_command, theirs_command = commands(arguments, shape)
+    ours, theirs, fractions = {}, {}, {}
+    for turn in range(arguments.rounds):
+        lines = [json.loads(line) for line in run(ours_command).splitlines()]
+        other = json.loads(run(theirs_command, environment))
+        if turn == 0:
+            print(f"\n{shape}: {other['name']} of PyTorch {other['version']}, kernels {lines[0]['kernels']}, "
+                  f"{arguments.threads} threads, {arguments.rounds} rounds in turn, median of {arguments.reps} each")
+            print(f"  {' '.join(ours_command)}\n  {' '.join(theirs_command)}")
+        for line in lines:
+            name = f"{line['pass']} {line['dtype']}"
+            ours.setdefault(name, []).append(line["ms"])
+            fractions.setdefault(name, []).append(line["fraction"])
+        for name, ms in other["ms"].items():
+            theirs.setdefault(name, []).append(ms)
+    for name, mine in ours.items():
+        ratios = sorted(b / a for a, b in zip(mine, theirs[name]))
+        middle, other = statistics.median(mine), statistics.median(theirs[name])
+        fraction = statistics.median(fractions[name])
+        print(f"  {name:<14} qkv {middle:9.3f} ms ({fraction:6.1%} of peak)   PyTorch {other:9.3f} ms "
+              f"({fraction * middle / other:6.1%})   ratio {other / middle:6.2f}  ({ratios[0]:.2f} to {ratios[-1]:.2f})",
+              flush=True)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--qkv", default=str(ROOT / "build/release/qkv"), help="the program (build/release/qkv)")
+    parser.add_argument("--python", default=sys.executable, help="the Python that has PyTorch (this one)")
+    parser.add_argument("--libraries", default="", help="folders of shared libraries that PyTorch needs, ':' between")
+    parser.add_argument("--shapes", default=SHAPES, help=f"BxHxTxD[:kv=N][:full], commas between ({SHAPES})")
+    parser.add_argument("--passes", default="forward,backward", help="forward,backward")
+    parser.add_argument("--dtype", default="f32,bf16", help="f32,bf16")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of both (one a core)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each side (5)")
+    parser.add_argument("--reps", type=int, default=7, help="runs a turn, the median counts (7)")
+    parser.add_argument("--torch-side", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    for shape in arguments.shapes.split(","):
+        try:
+            parse_shape(shape)
+        except ValueError as error:
+            parser.error(str(error))
+    if not set(arguments.passes.split(",")) <= {"forward", "backward"}:
+        parser.error("--passes takes forward and backward")
+    if not set(arguments.dtype.split(",")) <= {"f32", "bf16"}:
+        parser.error("--dtype takes f32 and bf16")
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    if arguments.torch_side:
+        return torch_side(arguments)
+    if not pathlib.Path(arguments.qkv).exists():
+        sys.exit(f"bench_peers: {arguments.qkv} is missing: run make build, or say --qkv")
+    environment = {**os.environ, "LD_LIBRARY_PATH": torch_libraries(arguments.python, arguments.libraries),
+                   "OMP_NUM_THREADS": str(arguments.threads)}
+    probe = subprocess.run([arguments.python, "-c", "import torch"], capture_output=True, text=True, env=environment)
+    if probe.returncode != 0:
+        sys.exit(f"bench_peers: {arguments.python} cannot import torch: {probe.stderr.strip().splitlines()[-1]}\n"
+                 "(--help tells how to have it)")
+    for shape in arguments.shapes.split(","):
+        compare(arguments, shape, environment)
+
+
+if __name__ == "__main__":
+    main()
