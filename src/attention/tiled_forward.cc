@@ -51,14 +51,15 @@ class Forward {
     if (pieces > 2 && num_threads() > 1 && tasks < 16 * num_threads())
       run_split(tasks, pieces);
     else
-      parallel_for(tasks, [&](std::int64_t task) { run_tile(tile_of(task, tasks)); });
+      parallel_for(tasks, [&](std::int64_t task) { run_tile(tile_of(task)); });
   }
 
  private:
-  // Longest first: with a causal mask the last queries read most.
-  QueryTile tile_of(std::int64_t task, std::int64_t tasks) const {
-    const std::int64_t heads = p_.batch * p_.n_kv_head, i = tasks - 1 - task;
-    return tiling_.tile(i % heads / p_.n_kv_head, i % p_.n_kv_head, i / heads);
+  // Head by head, so that keys and values stay in the caches; in a head the last queries first, which read most under a
+  // causal mask, so that little work is left when threads run out of it.
+  QueryTile tile_of(std::int64_t task) const {
+    const std::int64_t head = task / tiling_.tiles(), index = tiling_.tiles() - 1 - task % tiling_.tiles();
+    return tiling_.tile(head / p_.n_kv_head, head % p_.n_kv_head, index);
   }
 
   // Rows past a sequence's length read nothing and are in no tile; probabilities are written only where keys are read.
@@ -106,7 +107,7 @@ class Forward {
       return Sums{at, at + width, at + 2 * width};
     };
     parallel_for(tasks * pieces, [&](std::int64_t i) {
-      const QueryTile tile = tile_of(i / pieces, tasks);
+      const QueryTile tile = tile_of(i / pieces);
       const KeySteps splits{tile.any_begin, tile.any_end, p_.first_key, kSplitKeys};
       std::int64_t j = splits.begin;
       for (std::int64_t skip = i % pieces; skip > 0 && j < splits.end; --skip) j = splits.next(j);
@@ -118,7 +119,7 @@ class Forward {
       read_split(tile, j, splits.next(j), sums, scratch);
     });
     parallel_for(tasks, [&](std::int64_t task) {
-      const QueryTile tile = tile_of(task, tasks);
+      const QueryTile tile = tile_of(task);
       if (tile.rows == 0) return;
       Scratch scratch(plan_);
       load_queries(tile, scratch);
