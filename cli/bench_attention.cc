@@ -6,6 +6,7 @@
 #include <qkv/kernels.h>
 #include <qkv/threads.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
@@ -41,6 +42,7 @@ A line has the median of --reps runs, and
              always, bf16 without AVX512_BF16) are multiplied as f32.
   GB/s       of decoding: the bytes of keys and values that are read in that time, as a part of what a loop that only
              reads reaches. Caches take turns, 512 MB of them (--memory-mb), so that no processor cache helps.
+  best       the shortest run, and its part of the fastest peak: on a busy machine nearer to the truth than the medians.
   max error  the largest difference from the reference path in f64, on the same inputs. A result whose difference is
              more than rounding explains (--limit) is an error, and is not timed.
   of share   with a window: the time, as a part of the same pass without it, over the window's part of the pairs.
@@ -198,21 +200,39 @@ Twin unwindowed(const AttentionArrays& arrays, DType dtype) {
   return twin;
 }
 
-void print_line(const AttentionCase& sizes, Pass pass, DType dtype, double ms, double gflops, double peak,
-                double max_error, double of_share, bool json) {
+struct Speeds {
+  double flops;                        // of a pass
+  std::vector<double> seconds, peaks;  // [reps]
+  double max_error, of_share;          // of_share 0: no window
+
+  double ms() const { return median_of(seconds) * 1e3; }
+  double gflops() const { return flops / median_of(seconds) * 1e-9; }
+  double peak() const { return median_of(peaks); }
+  double best_ms() const { return *std::min_element(seconds.begin(), seconds.end()) * 1e3; }
+  double best_fraction() const { return flops / best_ms() * 1e-6 / *std::max_element(peaks.begin(), peaks.end()); }
+};
+
+void print_line(const AttentionCase& sizes, Pass pass, DType dtype, const Speeds& s, bool json) {
   if (json) {
     auto line = nlohmann::ordered_json::parse(line_head(sizes, pass, dtype));
-    line.update(
-        {{"ms", ms}, {"gflops", gflops}, {"peak_gflops", peak}, {"fraction", gflops / peak}, {"max_error", max_error}});
-    if (of_share > 0) line["time_over_share"] = of_share;
+    line.update({{"ms", s.ms()},
+                 {"gflops", s.gflops()},
+                 {"peak_gflops", s.peak()},
+                 {"fraction", s.gflops() / s.peak()},
+                 {"max_error", s.max_error},
+                 {"best_ms", s.best_ms()},
+                 {"best_fraction", s.best_fraction()}});
+    if (s.of_share > 0) line["time_over_share"] = s.of_share;
     print(line.dump() + "\n");
     return;
   }
   std::string text = fmt::format(
-      "{:<8} {:<4} {:<20} {:<17} {} threads {} {:9.3f} ms {:8.1f} GF/s {:5.1f} % of peak {:.1f}  max error {:.1e}",
-      pass_name(pass), dtype_name(dtype), sizes.shape_text(), sizes.mask_text(), num_threads(), kernel_set(), ms,
-      gflops, 100 * gflops / peak, peak, max_error);
-  if (of_share > 0) text += fmt::format("  {:.2f} of share", of_share);
+      "{:<8} {:<4} {:<20} {:<17} {} threads {} {:9.3f} ms {:8.1f} GF/s {:5.1f} % of peak {:.1f}  max error {:.1e}  "
+      "best "
+      "{:.3f} ms {:.1f} %",
+      pass_name(pass), dtype_name(dtype), sizes.shape_text(), sizes.mask_text(), num_threads(), kernel_set(), s.ms(),
+      s.gflops(), 100 * s.gflops() / s.peak(), s.peak(), s.max_error, s.best_ms(), 100 * s.best_fraction());
+  if (s.of_share > 0) text += fmt::format("  {:.2f} of share", s.of_share);
   print(text + "\n");
 }
 
@@ -261,16 +281,15 @@ void bench_pass(const AttentionCase& sizes, Pass pass, DType dtype, const BenchO
     twin.arrays->forward();
     if (backward) twin.arrays->backward();
   }
-  std::vector<double> seconds, peaks, twin_seconds;
+  Speeds speeds{backward ? arrays.backward_flops() : arrays.forward_flops(), {}, {}, deviation.absolute, 0};
+  std::vector<double> twin_seconds;
   for (int i = 0; i < options.reps; ++i) {
-    peaks.push_back(meter.sample());
-    seconds.push_back(seconds_of(work, times));
+    speeds.peaks.push_back(meter.sample());
+    speeds.seconds.push_back(seconds_of(work, times));
     if (twin.arrays) twin_seconds.push_back(seconds_of(work_of(*twin.arrays)));
   }
-  const double median = median_of(seconds), flops = backward ? arrays.backward_flops() : arrays.forward_flops();
-  const double of_share = twin.arrays ? median / median_of(twin_seconds) / twin.share : 0;
-  print_line(sizes, pass, dtype, median * 1e3, flops / median * 1e-9, median_of(peaks), deviation.absolute, of_share,
-             options.json);
+  if (twin.arrays) speeds.of_share = median_of(speeds.seconds) / median_of(twin_seconds) / twin.share;
+  print_line(sizes, pass, dtype, speeds, options.json);
 }
 
 void add_bench_attention(CLI::App& bench) {

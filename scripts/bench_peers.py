@@ -43,12 +43,15 @@ SHAPES = "1x12x1024x64,1x12x4096x64,4x12x1024x64:full,1x8x2048x128:kv=2"
 def parse_shape(text):
     """BxHxTxD[:kv=N][:causal|:full], as qkv bench takes it."""
     plain, *suffixes = text.split(":")
-    batch, heads, length, d = (int(n) for n in plain.split("x"))
+    sizes = plain.split("x")
+    if len(sizes) != 4 or not all(n.isdigit() and int(n) > 0 for n in sizes):
+        raise ValueError(f"a shape is BxHxTxD[:kv=N][:full]; found '{text}'")
+    batch, heads, length, d = map(int, sizes)
     shape = {"batch": batch, "heads": heads, "length": length, "d": d, "kv": heads, "causal": True}
     for suffix in suffixes:
         if suffix in ("causal", "full"):
             shape["causal"] = suffix == "causal"
-        elif suffix.startswith("kv="):
+        elif suffix.startswith("kv=") and suffix[3:].isdigit():
             shape["kv"] = int(suffix[3:])
         else:
             raise ValueError(f"'{suffix}' is not known here; found in '{text}'")
@@ -159,7 +162,7 @@ def compare(arguments, shape, environment):
         other = json.loads(run(theirs_command, environment))
         if turn == 0:
             print(f"\n{shape}: {other['name']} of PyTorch {other['version']}, kernels {lines[0]['kernels']}, "
-                  f"{arguments.threads} threads, {arguments.rounds} rounds in turn, median of {arguments.reps} each")
+                  f"{arguments.threads} threads, rounds in turn: {arguments.rounds}, median of {arguments.reps} runs each")
             print(f"  {' '.join(ours_command)}\n  {' '.join(theirs_command)}")
         for line in lines:
             name = f"{line['pass']} {line['dtype']}"
