@@ -87,8 +87,9 @@ TEST(Frame, OutputThatCannotBeWrittenIsAFailureAndNotSilence) {
     EXPECT_EQ(finished.status, 1);
     expect_one_line(finished);
   }
-  // A reader that goes away: no death by signal.
-  const Finished closed = run_shell("{ $QKV info --preset gpt2; echo $? >&2; } | true");
+  // A reader that has gone away: no death by signal.
+  const Finished closed =
+      run_shell(std::string("{ ") + qkv_test::kUntilReaderIsGone + "$QKV info --preset gpt2; echo $? >&2; } | true");
   EXPECT_THAT(closed.err, testing::EndsWith("\n1\n"));
   // Standard error closed too: the exit status still tells.
   EXPECT_EQ(run_shell("$QKV --version > /dev/full 2>&-").status, 1);

@@ -130,7 +130,8 @@ TEST_F(GenerateCommand, CtrlCEndsCleanly) {
 }
 
 TEST_F(GenerateCommand, AClosedPipeStopsIt) {
-  const Finished finished = run_shell("{ $QKV generate -m " + path("model") + " -p x -n 60; echo $? >&2; } | true");
+  const Finished finished = run_shell(std::string("{ ") + qkv_test::kUntilReaderIsGone + "$QKV generate -m " +
+                                      path("model") + " -p x -n 60; echo $? >&2; } | true");
   EXPECT_THAT(finished.err, testing::EndsWith("\n1\n"));
 }
 
