@@ -116,7 +116,8 @@ StridedArray::StridedArray(const Dims& shape, DType dtype, Draw& draw, double se
     step *= size + gap;
   }
   memory_ = Tensor({step}, dtype);
-  for (std::int64_t i = 0; i < memory_.size(); ++i) set(memory_, i, sentinel_);
+  const View all = memory_;
+  for (std::int64_t i = 0; i < memory_.size(); ++i) set(all, i, sentinel_);
   char* data = static_cast<char*>(memory_.raw()) + static_cast<std::size_t>(first) * dtype_size(dtype);
   view_ = {data, dtype, shape, strides};
 }
@@ -126,8 +127,9 @@ bool StridedArray::gaps_untouched() const {
   const auto first = static_cast<const char*>(view_.data) - static_cast<const char*>(memory_.raw());
   const View same{static_cast<char*>(copy.raw()) + first, view_.dtype, view_.shape, view_.strides};
   for_each(same.shape, same.strides, [&](std::int64_t offset) { set(same, offset, sentinel_); });
+  const ConstView all = copy;
   for (std::int64_t i = 0; i < copy.size(); ++i) {
-    const double x = get(copy, i);
+    const double x = get(all, i);
     if (x != sentinel_ && !(std::isnan(x) && std::isnan(sentinel_))) return false;
   }
   return true;

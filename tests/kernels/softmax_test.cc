@@ -139,7 +139,8 @@ TEST(Rescale, EachQueryMovesByItsOwnRule) {
       tile.rescale(1.0f, top.data(), kDimensions, m.data(), l.data(), ot.data());
       ASSERT_TRUE(top.intact() && m.intact() && l.intact() && ot.intact());
       for (int i = 0; i < width; ++i) {
-        const auto [old, tile_top, moves] = of(i);
+        const float old = of(i).old, tile_top = of(i).top;
+        const bool moves = of(i).moves;
         ASSERT_TRUE(same(m[i], moves ? tile_top : old)) << old << " " << tile_top;
         const double factor = moves ? std::exp2(double{old} - double{tile_top}) : 1;
         const auto near = [&](float found, float before) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/tables.h"
 
+#include "os/cpu_features.h"
+
 namespace qkv::test {
 
 std::vector<const KernelTable*> available_tables() {
@@ -11,7 +13,7 @@ std::vector<const KernelTable*> available_tables() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512bw")) {
     all.push_back(&kAvx512Kernels);
-    if (__builtin_cpu_supports("avx512bf16")) all.push_back(&kAvx512Bf16Kernels);
+    if (cpu_has_avx512_bf16()) all.push_back(&kAvx512Bf16Kernels);
   }
 #endif
   return all;

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// libFuzzer's entry: any bytes are an attention problem, which must give what the equations say.
+//   cmake --preset fuzz && cmake --build --preset fuzz && build/fuzz/tests/fuzz/attention_fuzz -runs=1000000
+#include <cstdio>
+#include <cstdlib>
+
+#include "fuzz/fuzz_case.h"
+#include "qkv/threads.h"
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  qkv::set_num_threads(1);  // the problems are tiny; threads have tests of their own
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string found = qkv::test::differences(qkv::test::make_case(data, size));
+  if (!found.empty()) {
+    std::fprintf(stderr, "%s", found.c_str());
+    std::abort();
+  }
+  return 0;
+}
