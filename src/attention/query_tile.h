@@ -32,6 +32,7 @@ class RowTiling {
   RowTiling(const TilePlan& plan, std::int64_t max_heads = kMaxWidth);
   std::int64_t tiles() const noexcept { return tiles_; }                           // for each (sequence, key head)
   std::int64_t query_tiles() const noexcept { return query_tiles_; }               // of them, along the queries
+  std::int64_t queries() const noexcept { return queries_; }                       // of a whole tile
   QueryTile tile(std::int64_t b, std::int64_t kv_head, std::int64_t index) const;  // rows may be 0
 
  private:
