@@ -221,8 +221,8 @@ class Forward {
       if (x.row < g.k0 || x.row >= g.k1) continue;
       for (int r = g.first * lanes; r < std::min(tile.rows, g.last * lanes); ++r) {
         if (!(bits >> r & 1)) continue;
-        const std::uint16_t* pair = scratch.p_pairs + (x.row / 2 * width + r) * 2 + x.row % 2;
-        const float p = plan_.bf16 ? widen(bf16{*pair}) : scratch.s[x.row * width + r];
+        const float p = plan_.bf16 ? widen(bf16{scratch.p_pairs[(x.row / 2 * width + r) * 2 + x.row % 2]})
+                                   : scratch.s[x.row * width + r];
         sums.ot[x.column * width + r] += p * x.value;
       }
     }
