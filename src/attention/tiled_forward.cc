@@ -19,6 +19,7 @@ namespace qkv {
 namespace {
 
 constexpr int kSplitKeys = 512;
+constexpr int kTasksAThread = 16;  // so that the last ones to finish leave little idle time
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // Running state of the rows of a tile.
@@ -48,7 +49,7 @@ class Forward {
     if (plan_.bf16 && tiling_.tiles() > 2) packed_.emplace(plan_);
     const std::int64_t tasks = p_.batch * p_.n_kv_head * tiling_.tiles();
     const std::int64_t pieces = p_.kv_len / kSplitKeys + 2;
-    if (pieces > 2 && num_threads() > 1 && tasks < 16 * num_threads())
+    if (pieces > 2 && num_threads() > 1 && tasks < kTasksAThread * num_threads())
       run_split(tasks, pieces);
     else
       parallel_for(tasks, [&](std::int64_t task) { run_tile(tile_of(task)); });
@@ -64,8 +65,10 @@ class Forward {
 
   // Rows past a sequence's length read nothing and are in no tile; probabilities are written only where keys are read.
   void clear_unread_rows() const {
+    const bool padded = std::any_of(p_.sequences.begin(), p_.sequences.end(),
+                                    [&](const SequenceSpan& sequence) { return sequence.q_len < p_.q_len; });
     const auto fill = [&](const View& x, float value, std::int64_t d) {
-      if (!x) return;
+      if (!x || (!padded && &x != &results_.probs)) return;
       parallel_for(p_.batch * p_.n_head, [&](std::int64_t bh) {
         const std::int64_t b = bh / p_.n_head, h = bh % p_.n_head;
         const std::vector<float> row(static_cast<std::size_t>(d), value);
@@ -106,17 +109,23 @@ class Forward {
       float* at = partial.data() + (task * pieces + piece) * stride;
       return Sums{at, at + width, at + 2 * width};
     };
-    parallel_for(tasks * pieces, [&](std::int64_t i) {
-      const QueryTile tile = tile_of(i / pieces);
-      const KeySteps splits{tile.any_begin, tile.any_end, p_.first_key, kSplitKeys};
-      std::int64_t j = splits.begin;
-      for (std::int64_t skip = i % pieces; skip > 0 && j < splits.end; --skip) j = splits.next(j);
-      if (tile.rows == 0 || j >= splits.end) return;
+    // A task is a run of splits: enough runs for every thread, each long enough to pay for its start.
+    const std::int64_t runs = std::min(pieces, (kTasksAThread * num_threads() + tasks - 1) / tasks);
+    const std::int64_t length = (pieces + runs - 1) / runs;
+    parallel_for(tasks * runs, [&](std::int64_t i) {
+      const std::int64_t task = i / runs, first = i % runs * length;
+      const QueryTile tile = tile_of(task);
+      if (tile.rows == 0) return;
       Scratch scratch(plan_);
       load_queries(tile, scratch);
-      const Sums sums = sums_of(i / pieces, i % pieces);
-      clear(sums, tile, d_v_padded_);
-      read_split(tile, j, splits.next(j), sums, scratch);
+      const KeySteps splits{tile.any_begin, tile.any_end, p_.first_key, kSplitKeys};
+      std::int64_t piece = 0;
+      for (std::int64_t j = splits.begin; j < splits.end && piece < first + length; j = splits.next(j), ++piece) {
+        if (piece < first) continue;
+        const Sums sums = sums_of(task, piece);
+        clear(sums, tile, d_v_padded_);
+        read_split(tile, j, splits.next(j), sums, scratch);
+      }
     });
     parallel_for(tasks, [&](std::int64_t task) {
       const QueryTile tile = tile_of(task);
