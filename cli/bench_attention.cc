@@ -49,7 +49,8 @@ A line has the median of --reps runs, and
 
 --matrix runs every option and every head size from 16 to 256 on one shape (2x4x1024x64 unless --shapes has another)
 against the plain case, measurement by measurement in turn, and prints the ratio of their GF/s: what an option costs
-beside the pairs it allows. Ratios below 60 % are marked; --check makes them exit status 1.
+beside the pairs it allows. Ratios below 60 % are measured again, twice, and marked if they stay there; --check makes
+them exit status 1.
 
 Examples
   qkv bench attention
