@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the fuzz target (tests/fuzz) found, each in its smallest form.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "attention/arrays.h"
+
+namespace qkv::test {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// A scale near the ends of f32: 8 / (scale * log2(e)), by which maxima move, was infinite, so that lse stayed -inf and
+// the row had no gradients.
+TEST(Regressions, TinyScaleGivesAUniformMean) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const double scale : {1e-38, 1e-40, -1e-40, 1e-45})
+      for (const AttentionPath path : paths(dtype)) {
+        const Tensor q = random({1, 1, 3, 4}, 1, dtype), k = random({1, 1, 5, 4}, 2, dtype);
+        const Tensor v = random({1, 1, 5, 2}, 3, dtype), dout = random({1, 1, 3, 2}, 4, dtype);
+        AttentionOptions options;
+        options.scale = scale;
+        options.path = path;
+        const Forward f = forward(q, k, v, options);
+        for (const double lse : values(f.lse)) EXPECT_NEAR(lse, std::log(5.0), 1e-6) << scale;
+        for (const double p : values(f.probs)) EXPECT_NEAR(p, 0.2, 1e-6) << scale;
+        const std::vector<double> rows = values(v), out = values(f.out), gradient = values(dout);
+        for (std::size_t c = 0; c < 2; ++c) {
+          const double mean = (rows[c] + rows[c + 2] + rows[c + 4] + rows[c + 6] + rows[c + 8]) / 5;
+          for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(out[2 * i + c], mean, 4e-3) << scale;
+        }
+        const std::vector<double> dv = values(backward(q, k, v, f, dout, options).dv);
+        for (std::size_t e = 0; e < dv.size(); ++e)
+          EXPECT_NEAR(dv[e], (gradient[e % 2] + gradient[e % 2 + 2] + gradient[e % 2 + 4]) / 5, 4e-3) << scale;
+      }
+}
+
+// scale * log2(e) was infinite, and 0 * inf is NaN.
+TEST(Regressions, HugeScaleOfEqualScoresGivesAUniformMean) {
+  for (const AttentionPath path : paths()) {
+    const Tensor q({1, 1, 1, 2}), k = random({1, 1, 4, 2}, 1), v = make({1, 1, 4, 1}, {1, 2, 3, 4});
+    AttentionOptions options;
+    options.scale = 3e38;
+    options.path = path;
+    const Forward f = forward(q, k, v, options);
+    EXPECT_NEAR(values(f.out)[0], 2.5, 1e-6);
+    EXPECT_NEAR(values(f.lse)[0], std::log(4.0), 1e-6);
+  }
+}
+
+// A row with NaN has NaN for every key that it reads, also where the probability without it would underflow.
+TEST(Regressions, ProbabilitiesOfARowWithNaN) {
+  for (const AttentionPath path : paths()) {
+    const Tensor q = make({1, 1, 1, 1}, {1}), k = make({1, 1, 4, 1}, {300, kNaN, 0, 0}), v({1, 1, 4, 1});
+    const Tensor mask = bool_mask({4}, {1, 1, 1, 0});
+    AttentionOptions options;
+    options.path = path;
+    options.mask = mask;
+    const std::vector<double> probs = values(forward(q, k, v, options).probs);
+    for (std::size_t j = 0; j < 3; ++j) EXPECT_TRUE(std::isnan(probs[j])) << j << " " << probs[j];
+    EXPECT_EQ(probs[3], 0);
+  }
+}
+
+}  // namespace
+}  // namespace qkv::test
