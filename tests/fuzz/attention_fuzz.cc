@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer's entry: any bytes are an attention problem, which must give what the equations say.
-//   cmake --preset fuzz && cmake --build --preset fuzz && build/fuzz/tests/fuzz/attention_fuzz -entropic=0 -runs=1000000
+//   cmake --preset fuzz && cmake --build --preset fuzz
+//   build/fuzz/tests/fuzz/attention_fuzz -entropic=0 -runs=1000000
 #include <cstdio>
 #include <cstdlib>
 
