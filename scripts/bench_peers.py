@@ -9,15 +9,11 @@ the medians (above 1: qkv is faster) and the smallest and largest ratio of one r
     scripts/bench_peers.py --python VENV/bin/python            PyTorch of another one
     scripts/bench_peers.py --shapes 1x12x1024x64 --dtype f32 --threads 1
 
-Needs build/release/qkv (make build) and PyTorch 2 or later. A recent PyTorch, in a virtual environment outside the
-repository:
+Needs build/release/qkv (make build) and PyTorch 2 or later, in a virtual environment outside the repository. The x86
+build on PyPI is made for CUDA, whose large libraries it loads though only the processor is used. With a CUDA toolkit of
+the same major version on the machine they need not be downloaded:
 
     python3 -m venv ~/venv-torch
-    ~/venv-torch/bin/pip install torch --index-url https://download.pytorch.org/whl/cpu
-
-or, where only PyPI can be reached: PyPI's build is made for CUDA, whose large libraries it loads though only the
-processor is used. With a CUDA toolkit of the same major version on the machine they need not be downloaded:
-
     ~/venv-torch/bin/pip install --no-deps torch filelock typing-extensions sympy networkx jinja2 fsspec mpmath \\
         MarkupSafe numpy
     ~/venv-torch/bin/pip install --no-deps nvidia-cufile nvidia-cusparselt-cu13 nvidia-nvshmem-cu13 nvidia-nccl-cu13
