@@ -51,7 +51,7 @@ check_objects() {
 }
 
 make_arrays() {
-  python3 - "$1" <<'EOF'
+  /usr/bin/python3 - "$1" <<'EOF'
 import sys
 import numpy as np
 random = np.random.default_rng(1)
@@ -81,7 +81,7 @@ check_old_processors() {
       fail "$cpu has no AVX, and QKV_KERNELS=avx2 was obeyed: $set"
     fi
     attend "$cpu" "${on[@]}" "$build/qkv"
-    python3 - "$work/native.npy" "$work/$cpu.npy" <<'EOF' || fail "results on $cpu"
+    /usr/bin/python3 - "$work/native.npy" "$work/$cpu.npy" <<'EOF' || fail "results on $cpu"
 import sys
 import numpy as np
 here, there = (np.load(path) for path in sys.argv[1:])
