@@ -181,8 +181,11 @@ void set_limits(FuzzCase& c) {
   for (const std::int64_t start : in.options.start)
     farthest = std::max(farthest, std::abs(static_cast<double>(start)) + keys + static_cast<double>(in.q_len));
   if (!(0x1p-21 * (dots * scale + largest(in.slopes) * farthest) < 0.1)) c.forward_comparable = false;
+  // The slope of a softcap turns with a score's error beside the cap.
+  const double cap = in.options.softcap > 0 ? in.options.softcap : kSafe;
+  const bool known_slope = (0x1p-21 * dots + 0x1p-126 * d_k * (q + k)) * scale < 1e-3 * cap;
   const double sums = (512 * (keys + 1) + rows) * (1 + q + k) * (1 + scale);  // what dp or dout may be multiplied by
-  c.backward_comparable = c.forward_comparable && d_v * dout * (1 + v) * (keys + 1) * sums < kSafe;
+  c.backward_comparable = c.forward_comparable && known_slope && d_v * dout * (1 + v) * (keys + 1) * sums < kSafe;
   c.floor = 0x1p-120 * (1 + keys) * (1 + v) + 0x1p-120 * d_v * (1 + dout) * (1 + v) * (keys + 1) * sums;
   if (c.out_dtype == DType::f16)  // out is stored among f16's denormals, and delta = dout . out is made from it
     c.floor += 0x1p-24 * d_v * dout * (1 + (q + k) * scale) * (1 + rows);
