@@ -8,8 +8,7 @@ namespace qkv::test {
 std::vector<const KernelTable*> available_tables() {
   std::vector<const KernelTable*> all = {&kPortableKernels};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
-    all.push_back(&kAvx2Kernels);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c()) all.push_back(&kAvx2Kernels);
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512bw")) {
     all.push_back(&kAvx512Kernels);
