@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/kernels.h"
+#include "kernels/row_kernels.h"
 #include "os/cpu_features.h"
 #include "qkv/kernels.h"
 
@@ -12,6 +13,7 @@ namespace {
 
 struct Choice {
   const KernelTable* table;
+  const RowKernels* rows;
   bool available;
 };
 
@@ -21,12 +23,12 @@ const Choice* choices(int* count) {
   static const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c();
   static const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-  static const Choice kChoices[] = {{&kPortableKernels, true},
-                                    {&kAvx2Kernels, avx2},
-                                    {&kAvx512Kernels, avx512},
-                                    {&kAvx512Bf16Kernels, avx512 && cpu_has_avx512_bf16()}};
+  static const Choice kChoices[] = {{&kPortableKernels, &kPortableRowKernels, true},
+                                    {&kAvx2Kernels, &kAvx2RowKernels, avx2},
+                                    {&kAvx512Kernels, &kAvx512RowKernels, avx512},
+                                    {&kAvx512Bf16Kernels, &kAvx512RowKernels, avx512 && cpu_has_avx512_bf16()}};
 #else
-  static const Choice kChoices[] = {{&kPortableKernels, true}};
+  static const Choice kChoices[] = {{&kPortableKernels, &kPortableRowKernels, true}};
 #endif
   *count = static_cast<int>(std::size(kChoices));
   return kChoices;
@@ -41,17 +43,17 @@ std::string known_names(bool available_only) {
   return names;
 }
 
-const KernelTable& choose() {
+const Choice& choose() {
   int count = 0;
   const Choice* all = choices(&count);
   const char* forced = std::getenv("QKV_KERNELS");
   if (!forced || !*forced) {
     while (!all[count - 1].available) --count;
-    return *all[count - 1].table;
+    return all[count - 1];
   }
   for (int i = 0; i < count; ++i) {
     if (all[i].table->name != forced) continue;
-    if (all[i].available) return *all[i].table;
+    if (all[i].available) return all[i];
     throw std::invalid_argument("[kernels] QKV_KERNELS must be one of those this processor has (" + known_names(true) +
                                 "); found '" + forced + "'");
   }
@@ -59,12 +61,16 @@ const KernelTable& choose() {
                               "'");
 }
 
+const Choice& chosen() {
+  static const Choice& choice = choose();  // a throw leaves it unset: the next call tries again
+  return choice;
+}
+
 }  // namespace
 
-const KernelTable& kernels() {
-  static const KernelTable& chosen = choose();  // a throw leaves it unset: the next call tries again
-  return chosen;
-}
+const KernelTable& kernels() { return *chosen().table; }
+
+const RowKernels& row_kernels() { return *chosen().rows; }
 
 const TileKernels& tile_for(const KernelTable& table, std::int64_t rows) noexcept {
   for (int i = 0; i < table.tile_count; ++i)

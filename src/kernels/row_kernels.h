@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The second table of kernels: what a model and its optimiser do to rows and arrays beside matrix products and
+// attention. Raw pointers, noexcept, no allocation, no threads (the caller cuts rows or elements into ranges), compiled
+// for each instruction set from row_body.h and chosen as kernels.h chooses.
+//
+// Arithmetic is f32 whatever the storage type S (float or bf16; bf16 rounds to nearest even and keeps denormals). Every
+// set gives the same bits (a NaN is a NaN of any payload): nothing is fused, and sums over a row are 16 interleaved
+// sums that are added pairwise at the end. Element i of a result depends on no other element of a range, so that an
+// array may be cut anywhere; a result may stand where an argument of its type did (the same pointer), and nowhere else
+// in it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+enum class RowNorm : std::uint8_t { rmsnorm, layernorm };
+enum class RowActivation : std::uint8_t { relu, relu2, gelu, swiglu };
+
+// Kernels over the storage type S of what goes into and comes out of matrix products.
+template <class S>
+struct StoredRowKernels {
+  // mean = 0 (rmsnorm) or the mean of x, inverse = 1 / sqrt(mean((x - mean)^2) + eps); y = (x - mean) * inverse * gain
+  // + bias. x [rows, d], gain, bias [d] or null -> y [rows, d], statistics [rows, 2]: mean, inverse.
+  void (*norm_forward)(RowNorm kind, float eps, std::int64_t rows, std::int64_t d, const float* x, const float* gain,
+                       const float* bias, S* y, float* statistics) noexcept;
+  // middle = x + (delta + delta_bias), then as norm_forward of middle. x, delta [rows, d], delta_bias [d] or null ->
+  // middle [rows, d], y, statistics; middle may be x or delta.
+  void (*residual_norm_forward)(RowNorm kind, float eps, std::int64_t rows, std::int64_t d, const float* x,
+                                const float* delta, const float* delta_bias, const float* gain, const float* bias,
+                                float* middle, S* y, float* statistics) noexcept;
+  //   dxhat = dy * gain, xhat = (x - mean) * inverse
+  //   dx (+)= inverse * (dxhat - mean(dxhat) [layernorm only] - xhat * mean(dxhat * xhat))
+  // x, dy [rows, d], gain [d] or null, statistics [rows, 2] -> dx [rows, d], added to if `add`; dx may be dy (f32).
+  void (*norm_backward_input)(RowNorm kind, std::int64_t rows, std::int64_t d, const float* x, const float* gain,
+                              const float* statistics, const S* dy, bool add, float* dx) noexcept;
+  // gain_sums[j] += dy * xhat, bias_sums[j] += dy over rows in order, for the columns first ... first + count.
+  // x, dy [rows, d], statistics [rows, 2] -> gain_sums, bias_sums [count], each may be null.
+  void (*norm_parameter_sums)(std::int64_t rows, std::int64_t d, std::int64_t first, std::int64_t count, const float* x,
+                              const float* statistics, const S* dy, float* gain_sums, float* bias_sums) noexcept;
+  // sums[j] += x[i * ldx + j] over rows in order, j < count. x [rows, ldx], from its first column of the range on.
+  void (*row_sums)(std::int64_t rows, std::int64_t count, const S* x, std::int64_t ldx, float* sums) noexcept;
+
+  // gate [size] (swiglu only, else null), up [size] -> a [size]
+  //   relu max(u, 0)   relu2 max(u, 0)^2   gelu u * sigmoid(1.5957691 (u + 0.044715 u^3))   swiglu g * sigmoid(g) * u
+  void (*activation_forward)(RowActivation kind, std::int64_t size, const S* gate, const S* up, S* a) noexcept;
+  // gate, up, da [size] -> dgate [size] (swiglu only, else null), dup [size]. For relu, up may be the result a.
+  void (*activation_backward)(RowActivation kind, std::int64_t size, const S* gate, const S* up, const S* da, S* dgate,
+                              S* dup) noexcept;
+
+  // out = y + bias. y [rows, d], bias [d] or null -> out [rows, d]
+  void (*bias_add)(std::int64_t rows, std::int64_t d, const float* y, const float* bias, S* out) noexcept;
+
+  // One row: -ln softmax(logits)[target] in nats, and unless dlogits is null
+  //   dlogits = scale * (softmax(logits) - onehot(target)), 0 in the lanes vocab ... padded.
+  // target < 0: the loss is 0, and so is dlogits. logits [padded], overwritten if there is dlogits; the lanes from
+  // vocab on are never read. dlogits [padded] or null; may be logits (f32).
+  double (*cross_entropy)(std::int64_t vocab, std::int64_t padded, float* logits, std::int64_t target, float scale,
+                          S* dlogits) noexcept;
+
+  // Rows of heads, turned in place: row i by the angles in cosines, sines [rows, head_dim / 2], row i first. `back`
+  // turns by the negative angles (the gradient).
+  //   low = low cos - high sin, high = high cos + low sin        pairs (c, c + head_dim / 2) of each head
+  // x [rows, ldx], heads * head_dim of each row are turned.
+  void (*rotary)(std::int64_t rows, std::int64_t heads, std::int64_t head_dim, const float* cosines, const float* sines,
+                 bool back, S* x, std::int64_t ldx) noexcept;
+
+  void (*from_f32)(std::int64_t size, const float* x, S* y) noexcept;     // y = x, rounded
+  void (*to_f32)(std::int64_t size, const S* x, float* y) noexcept;       // y = x
+  void (*accumulate)(std::int64_t size, const S* x, float* y) noexcept;   // y += x
+  void (*add)(std::int64_t size, const S* a, const S* b, S* y) noexcept;  // y = a + b
+};
+
+// Factors of one AdamW step (include/qkv/train.h has the formula):
+//   g = gradient_scale * gradient      m = beta1 m + one_minus_beta1 g      v = beta2 v + one_minus_beta2 g^2
+//   p = keep p - step_size * (m / (sqrt(v) * inverse_root_bias2 + eps))
+struct AdamWFactors {
+  float gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2;
+  float keep;                // 1 - lr * weight_decay, or 1
+  float step_size;           // lr / (1 - beta1^t)
+  float inverse_root_bias2;  // 1 / sqrt(1 - beta2^t)
+  float eps;
+};
+
+struct RowKernels {
+  std::string_view name;
+  StoredRowKernels<float> f32;
+  StoredRowKernels<bf16> half;  // bf16
+
+  // out = x + (y + bias). x, y [rows, d], bias [d] or null -> out [rows, d], which may be x or y
+  void (*residual_add)(std::int64_t rows, std::int64_t d, const float* x, const float* y, const float* bias,
+                       float* out) noexcept;
+  void (*scale)(std::int64_t size, float factor, float* x) noexcept;  // x *= factor
+  // 16 interleaved sums of squares in double, added in order, then what is left after the last 16, in order.
+  double (*sum_of_squares)(std::int64_t size, const float* x) noexcept;
+  // p, m, v, gradient [size] -> p, m, v, and copy [size] = p rounded to bf16 unless null. None may overlap.
+  void (*adamw_update)(std::int64_t size, const AdamWFactors& factors, float* p, float* m, float* v,
+                       const float* gradient, bf16* copy) noexcept;
+
+  template <class S>
+  const StoredRowKernels<S>& of() const noexcept {
+    if constexpr (std::is_same_v<S, float>)
+      return f32;
+    else
+      return half;
+  }
+};
+
+// The table in use, chosen as kernels() is and with the same exceptions. avx512_bf16 has that of avx512: its
+// conversions would flush denormals.
+const RowKernels& row_kernels();
+
+extern const RowKernels kPortableRowKernels;
+#if defined(__x86_64__)
+extern const RowKernels kAvx2RowKernels;
+extern const RowKernels kAvx512RowKernels;
+#endif
+
+}  // namespace qkv
