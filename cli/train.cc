@@ -211,7 +211,7 @@ class Reporter {
     qkv::TrainObserver observer;
     observer.on_step = [this](const qkv::StepReport& report) { step(report); };
     observer.on_evaluation = [this](const qkv::EvalReport& report) { evaluation(report); };
-    observer.on_sample = [this](std::int64_t at) { sample(at); };
+    observer.on_sample = [this](std::int64_t at) { return sample(at); };
     observer.stop_requested = [] { return qkv::interrupt_requested(); };
     return observer;
   }
@@ -252,11 +252,15 @@ class Reporter {
                      report.bits_per_byte, report.best ? "  (best so far, kept in best/)" : ""));
   }
 
-  void sample(std::int64_t step) {
+  // Shows a sample and returns its text; empty if there is none.
+  std::string sample(std::int64_t step) {
     std::vector<std::int32_t> prompt = trainer_.tokenizer().encode(settings_.sample_prompt);
     const std::int32_t end = trainer_.tokenizer().end_token();
     if (prompt.empty() && end >= 0) prompt.push_back(end);
-    if (prompt.empty()) return line("no sample: the sample prompt is empty");
+    if (prompt.empty()) {
+      line("no sample: the sample prompt is empty");
+      return {};
+    }
     qkv::GenerateOptions options;
     options.sampler.seed = trainer_.config().seed + static_cast<std::uint64_t>(step);
     options.max_tokens = settings_.sample_tokens;
@@ -267,7 +271,8 @@ class Reporter {
     try {
       text += stream.push(trainer_.tokenizer().decode(qkv::generate(trainer_.model(), prompt, options).tokens));
     } catch (const qkv::SamplingError& error) {  // NaN; the run itself decides what becomes of it
-      return line(fmt::format("no sample: {}", error.what()));
+      line(fmt::format("no sample: {}", error.what()));
+      return {};
     }
     text += stream.flush();
     std::string shown = fmt::format("sample after step {}:\n  | ", step);
@@ -276,6 +281,7 @@ class Reporter {
       shown += c == '\n' ? "\n  | " : control ? "?" : std::string(1, c);
     }
     line(shown);
+    return text;
   }
 
   qkv::Trainer& trainer_;

@@ -171,7 +171,9 @@ RunDirectory inspect_run_directory(const std::string& directory);
 struct TrainObserver {
   std::function<void(const StepReport&)> on_step;  // every step
   std::function<void(const EvalReport&)> on_evaluation;
-  std::function<void(std::int64_t step)> on_sample;      // time to show one; the model is at rest
+  // Time to show one; the model is at rest. What it returns goes to metrics.jsonl as the sample of that step, unless
+  // it is empty.
+  std::function<std::string(std::int64_t step)> on_sample;
   std::function<void(std::int64_t step)> on_checkpoint;  // written and synced; none among bad steps
   std::function<bool()> stop_requested;                  // asked between steps; interrupt.h has the one of Ctrl-C
 };

@@ -74,4 +74,11 @@ void MetricsFile::write(const EvalReport& report) {
   append(line.dump() + "\n");
 }
 
+void MetricsFile::write_sample(std::int64_t step, const std::string& text) {
+  Json line;
+  line["step"] = step;
+  line["sample"] = text;
+  append(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
 }  // namespace qkv

@@ -18,6 +18,7 @@ class MetricsFile {
   // flops_fraction < 0: not known.
   void write(const StepReport& report, double flops_fraction);
   void write(const EvalReport& report);
+  void write_sample(std::int64_t step, const std::string& text);  // what is no UTF-8 becomes U+FFFD
 
  private:
   void append(const std::string& line);

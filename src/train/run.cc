@@ -27,7 +27,7 @@ class Run {
       step();
       if (stop_asked() && trainer_.steps_done() < trainer_.config().steps) return stop_here();
       evaluate_if_due();
-      if (due(trainer_.config().sample_interval) && observer_.on_sample) observer_.on_sample(trainer_.steps_done());
+      if (due(trainer_.config().sample_interval)) sample();
       if (due(trainer_.config().checkpoint_interval) && trainer_.bad_steps_in_a_row() == 0) save();
     }
     save_or_throw();
@@ -69,6 +69,12 @@ class Run {
     metrics_.write(report);
     if (report.best) save_model(options_.directory + "/best", trainer_.model(), trainer_.tokenizer());
     if (observer_.on_evaluation) observer_.on_evaluation(report);
+  }
+
+  void sample() {
+    if (!observer_.on_sample) return;
+    const std::string text = observer_.on_sample(trainer_.steps_done());
+    if (!text.empty()) metrics_.write_sample(trainer_.steps_done(), text);
   }
 
   void save() {

@@ -197,7 +197,10 @@ TEST(Run, CallsForSamplesAndStopsWhenAsked) {
   Trainer trainer = small_trainer(config);
   std::vector<std::int64_t> samples, checkpoints;
   TrainObserver observer;
-  observer.on_sample = [&](std::int64_t step) { samples.push_back(step); };
+  observer.on_sample = [&](std::int64_t step) {
+    samples.push_back(step);
+    return "sample " + std::to_string(step);
+  };
   observer.on_checkpoint = [&](std::int64_t step) { checkpoints.push_back(step); };
   observer.stop_requested = [&] { return trainer.steps_done() >= 8; };
   EXPECT_FALSE(run_training(trainer, {directory.path()}, observer));

@@ -113,6 +113,9 @@ class Run(TrainTest):
         done = self.run_qkv(command)
         self.assertIn("sample after step 2:\n  | in the", done.out)
         self.assertIn("sample after step 4:", done.out)
+        samples = {m["step"]: m["sample"] for m in self.metrics("out") if "sample" in m}
+        self.assertEqual(sorted(samples), [2, 4])
+        self.assertTrue(all(text.startswith("in the") for text in samples.values()), samples)
 
     def test_shows_a_bar_on_a_terminal(self):
         leader, follower = pty.openpty()
