@@ -18,6 +18,16 @@ enum class Norm : std::uint8_t { rmsnorm, layernorm };
 enum class Activation : std::uint8_t { relu, relu2, gelu, swiglu };  // gelu: the tanh form; relu2: relu squared
 enum class Positions : std::uint8_t { learned, rotary };             // rotary pairs are (i, i + head_dim / 2)
 
+// Rotary frequencies changed for texts longer than a model was first trained on. The default changes nothing.
+struct RopeScaling {
+  double factor = 1;            // frequencies are divided by it: all of them, or the low ones alone (LLaMA 3):
+  double low_freq_factor = 0;   // both above 0: a wave longer than original_ctx_len / low_freq_factor is divided, one
+  double high_freq_factor = 0;  // shorter than original_ctx_len / high_freq_factor is not, and between them it glides
+  std::int64_t original_ctx_len = 0;
+  std::vector<double> frequency_factors;  // [head_dim / 2] or empty: each frequency is divided by its own as well
+  bool operator==(const RopeScaling&) const = default;
+};
+
 // Everything that makes a decoder-only model what it is. 0 in a size that can be derived means "derive it".
 struct ModelConfig {
   std::int64_t n_layer = 6;
@@ -38,6 +48,7 @@ struct ModelConfig {
   Activation activation = Activation::relu;
   Positions positions = Positions::learned;
   double rope_theta = 10000;
+  RopeScaling rope_scaling;
   bool attention_bias = false;  // biases of W_Q, W_K, W_V and W_O
   bool mlp_bias = false;
   bool tied_head = false;  // the head is the token embedding, transposed
@@ -51,6 +62,10 @@ struct ModelConfig {
 // std::invalid_argument that lists the names.
 ModelConfig preset(std::string_view name);
 std::vector<std::string> preset_names();
+
+// The angle in radians that one position turns pair i of a head: rope_theta^(-2 i / head_dim), scaled. [head_dim / 2].
+// The formula is transformers' `rope_type` linear and llama3. Throws std::invalid_argument as resolved() does.
+std::vector<double> rotary_frequencies(const ModelConfig& config);
 
 // The shape and name of each parameter a configuration has, in the one flat order used everywhere. No memory is taken.
 struct ParameterInfo {

@@ -17,6 +17,7 @@ constexpr std::size_t kLargestFile = 1 << 20;
 constexpr const char* kVersionKey = "qkv_format";
 constexpr const char* kTypeKey = "model_type";
 constexpr const char* kType = "qkv";
+constexpr const char* kScalingKey = "rope_scaling";  // there only where something is scaled
 
 template <class E>
 struct Word {
@@ -85,6 +86,26 @@ class Reader {
   const JsonPlace& file_;
 };
 
+RopeScaling read_scaling(const JsonPlace& place) {
+  place.only({"factor", "low_freq_factor", "high_freq_factor", "original_ctx_len", "frequency_factors"});
+  RopeScaling scaling;
+  scaling.factor = place.at("factor").number();
+  scaling.low_freq_factor = place.at("low_freq_factor").number();
+  scaling.high_freq_factor = place.at("high_freq_factor").number();
+  scaling.original_ctx_len = place.at("original_ctx_len").integer(0, std::int64_t{1} << 40);
+  for (const JsonPlace& factor : place.at("frequency_factors").list())
+    scaling.frequency_factors.push_back(factor.number());
+  return scaling;
+}
+
+nlohmann::ordered_json scaling_json(const RopeScaling& scaling) {
+  return {{"factor", scaling.factor},
+          {"low_freq_factor", scaling.low_freq_factor},
+          {"high_freq_factor", scaling.high_freq_factor},
+          {"original_ctx_len", scaling.original_ctx_len},
+          {"frequency_factors", scaling.frequency_factors}};
+}
+
 class Writer {
  public:
   explicit Writer(nlohmann::ordered_json& file) : file_(file) {}
@@ -119,11 +140,12 @@ ModelConfig read_config_json(const std::string& path) {
   if (file.at(kTypeKey).string() != kType)
     file.at(kTypeKey).fail(std::string("expected '") + kType + "'; found " + in_quotes(file.at(kTypeKey).string()));
   ModelConfig config;
-  std::vector<std::string> known{kVersionKey, kTypeKey};
+  std::vector<std::string> known{kVersionKey, kTypeKey, kScalingKey};
   for_each_field(config, [&](const char* key, auto&) { known.emplace_back(key); });
   for (const auto& [key, ignored] : file.object().items())
     if (std::find(known.begin(), known.end(), key) == known.end()) file.fail("has the unknown key " + in_quotes(key));
   for_each_field(config, Reader(file));
+  if (file.has(kScalingKey)) config.rope_scaling = read_scaling(file.at(kScalingKey));
   try {
     return config.resolved();
   } catch (const std::invalid_argument& error) {
@@ -137,6 +159,7 @@ void write_config_json(const std::string& path, const ModelConfig& config) {
   file[kTypeKey] = kType;
   const ModelConfig whole = config.resolved();
   for_each_field(whole, Writer(file));
+  if (!(whole.rope_scaling == RopeScaling{})) file[kScalingKey] = scaling_json(whole.rope_scaling);
   replace_file(path, file.dump(2) + "\n");
 }
 

@@ -22,6 +22,23 @@ void require_positive(const char* name, double value) {
     refuse(std::string(name) + " expected a positive number; found " + std::to_string(value));
 }
 
+void check_rope_scaling(const RopeScaling& s, std::int64_t head_dim) {
+  require_positive("rope_scaling.factor", s.factor);
+  if (s.low_freq_factor != 0 || s.high_freq_factor != 0) {
+    require_positive("rope_scaling.low_freq_factor", s.low_freq_factor);
+    require_positive("rope_scaling.high_freq_factor", s.high_freq_factor);
+    if (s.high_freq_factor <= s.low_freq_factor)
+      refuse("rope_scaling expected high_freq_factor above low_freq_factor; found " +
+             std::to_string(s.high_freq_factor) + " and " + std::to_string(s.low_freq_factor));
+    require_size("rope_scaling.original_ctx_len", s.original_ctx_len, std::numeric_limits<std::int32_t>::max());
+  }
+  if (s.frequency_factors.empty()) return;
+  if (static_cast<std::int64_t>(s.frequency_factors.size()) != head_dim / 2)
+    refuse("rope_scaling.frequency_factors expected one for each of the " + std::to_string(head_dim / 2) +
+           " pairs; found " + std::to_string(s.frequency_factors.size()));
+  for (const double factor : s.frequency_factors) require_positive("rope_scaling.frequency_factors", factor);
+}
+
 // ANDREA: RMSNorm without gain after the embedding sum and before each sub-layer, none before the untied head; ReLU.
 ModelConfig andrea(std::int64_t n_layer, std::int64_t n_head, std::int64_t d_model, std::int64_t vocab_size) {
   ModelConfig c;
@@ -96,8 +113,33 @@ ModelConfig ModelConfig::resolved() const {
   if (c.positions == Positions::rotary) {
     if (c.head_dim % 2 != 0) refuse("rotary positions expected an even head_dim; found " + std::to_string(c.head_dim));
     require_positive("rope_theta", c.rope_theta);
+    check_rope_scaling(c.rope_scaling, c.head_dim);
+  } else if (!(c.rope_scaling == RopeScaling{})) {
+    refuse("rope_scaling expected rotary positions; found learned ones");
   }
   return c;
+}
+
+std::vector<double> rotary_frequencies(const ModelConfig& config) {
+  constexpr double kTurn = 6.283185307179586476925286766559;
+  const ModelConfig c = config.resolved();
+  const RopeScaling& s = c.rope_scaling;
+  const auto original = static_cast<double>(s.original_ctx_len);
+  std::vector<double> frequencies;  // [head_dim / 2]
+  for (std::int64_t i = 0; i < c.head_dim / 2; ++i) {
+    double frequency = std::pow(c.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(c.head_dim));
+    if (s.low_freq_factor == 0) {
+      frequency /= s.factor;
+    } else {
+      // How many waves fit into the first context: few means a low frequency.
+      const double waves = original * frequency / kTurn;
+      const double kept = (waves - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+      if (kept < 1) frequency *= kept <= 0 ? 1 / s.factor : (1 - kept) / s.factor + kept;
+    }
+    if (!s.frequency_factors.empty()) frequency /= s.frequency_factors[static_cast<std::size_t>(i)];
+    frequencies.push_back(frequency);
+  }
+  return frequencies;
 }
 
 std::vector<std::string> preset_names() { return {"andrea-12m", "andrea-120m", "andrea-480m", "gpt2", "llama-135m"}; }

@@ -41,6 +41,7 @@ template <class T>
 Network<T>::Network(const ModelConfig& config) : c_(config) {
   table_.head_dim = c_.head_dim;
   table_.theta = c_.rope_theta;
+  if (c_.positions == Positions::rotary) table_.frequencies = rotary_frequencies(c_);
 }
 
 template <class T>

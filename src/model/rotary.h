@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotary positions (Su et al., "RoFormer", 2021): pair (i, i + head_dim / 2) of a head is turned by the angle
-// position * theta^(-2 i / head_dim). The pairing is GPT-NeoX's and LLaMA's in Hugging Face's layout.
+// position * theta^(-2 i / head_dim), or position times a frequency of its own. The pairing is GPT-NeoX's and LLaMA's
+// in Hugging Face's layout.
 #pragma once
 
 #include <cmath>
@@ -16,14 +17,17 @@ template <class T>
 struct RotaryTable {
   std::int64_t head_dim = 0;
   double theta = 0;
-  std::vector<T> cosines, sines;  // [positions, head_dim / 2]
+  std::vector<T> cosines, sines;         // [positions, head_dim / 2]
+  std::vector<double> frequencies = {};  // [head_dim / 2]; empty: theta^(-2 i / head_dim)
 
   void reach(std::int64_t positions) {
     const std::int64_t half = head_dim / 2;
     for (std::int64_t p = static_cast<std::int64_t>(cosines.size()) / half; p < positions; ++p)
       for (std::int64_t i = 0; i < half; ++i) {
-        const double angle =
-            static_cast<double>(p) * std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+        const double frequency = frequencies.empty()
+                                     ? std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim))
+                                     : frequencies[static_cast<std::size_t>(i)];
+        const double angle = static_cast<double>(p) * frequency;
         cosines.push_back(static_cast<T>(std::cos(angle)));
         sines.push_back(static_cast<T>(std::sin(angle)));
       }

@@ -35,6 +35,7 @@ ModelConfig small_config() {
   config.activation = Activation::swiglu;
   config.positions = Positions::rotary;
   config.rope_theta = 12345.678;
+  config.rope_scaling = {8, 1, 4, 8192, {1, 1.5, 3}};
   config.attention_bias = config.tied_head = true;
   return config;
 }
@@ -86,7 +87,8 @@ TEST(ModelFile, WritesTheDocumentedDirectory) {
     names.push_back(entry.path().filename());
   EXPECT_THAT(names, testing::UnorderedElementsAre("config.json", "model.safetensors", "tokenizer.json"));
   const json config = json::parse(read_all(scratch.path("m/config.json")));
-  EXPECT_EQ(config.size(), 23u);
+  EXPECT_EQ(config.size(), 24u);
+  EXPECT_EQ(config["rope_scaling"]["frequency_factors"], json({1, 1.5, 3}));
   EXPECT_EQ(config["qkv_format"], 1);
   EXPECT_EQ(config["model_type"], "qkv");
   EXPECT_EQ(config["n_kv_head"], 2);
