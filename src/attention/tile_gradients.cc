@@ -166,8 +166,7 @@ void GradientRows::load_bf16(const QueryTile& tile, const ConstView& dout_view) 
 }
 
 TileGradients compute_gradients(const TilePlan& plan, const QueryTile& tile, const KeyTile& keys,
-                                const GradientRows& rows, GradientOf of, Scratch& scratch,
-                                std::uint64_t* bits) noexcept {
+                                const GradientRows& rows, Scratch& scratch, std::uint64_t* bits) noexcept {
   const AttentionProblem& p = plan.p;
   const TileKernels& kernel = *tile.kernels;
   const int width = kernel.width;
@@ -194,7 +193,20 @@ TileGradients compute_gradients(const TilePlan& plan, const QueryTile& tile, con
         s[key * width + c] *= rows.factor[c];
         ds[key * width + c] *= rows.factor[c];
       }
-    if (p.softcap > 0 && of == GradientOf::scores) {
+  }
+  return g;
+}
+
+void finish_gradients(const TilePlan& plan, const QueryTile& tile, const TileScores& scores,
+                      Scratch& scratch) noexcept {
+  const TileKernels& kernel = *tile.kernels;
+  const int width = kernel.width;
+  for (int i = 0; i < scores.segments; ++i) {
+    const Segment& part = scores.segment[i];
+    const int n = part.k1 - part.k0;
+    const std::int64_t at = std::int64_t{part.k0} * width;
+    float *s = scratch.s + at, *ds = scratch.ds + at;
+    if (plan.p.softcap > 0) {
       const float* slope = scratch.slope + at;
       for (int key = 0; key < n; ++key)
         for (int c = part.first * kernel.lanes; c < part.last * kernel.lanes; ++c) {
@@ -210,7 +222,6 @@ TileGradients compute_gradients(const TilePlan& plan, const QueryTile& tile, con
       kernel.bf16->round(ds, n, part.first, part.last, scratch.ds_rows + at, scratch.ds_pairs + at);
     }
   }
-  return g;
 }
 
 void sink_gradient(const TilePlan& plan, const RowStatistics& statistics, const View& dsinks) {

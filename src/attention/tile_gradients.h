@@ -55,17 +55,14 @@ struct TileGradients {
   bool careful = false;  // something is not finite: use the bits of what may be read
 };
 
-enum class GradientOf : std::uint8_t { masked_scores, scores };  // after or before the softcap
-
-// scratch.s = p and scratch.ds = gradient of the scores (before the scale) in the segments, and with bf16 products the
-// same rounded in p_rows, ds_rows and ds_pairs. bits: a bit a row for each key that it may read, where `careful`.
+// scratch.s = p and scratch.ds = gradient of the masked scores in the segments, which is the mask's. bits: a bit a row
+// for each key that it may read, where `careful`.
 TileGradients compute_gradients(const TilePlan& plan, const QueryTile& tile, const KeyTile& keys,
-                                const GradientRows& rows, GradientOf of, Scratch& scratch,
-                                std::uint64_t* bits) noexcept;
+                                const GradientRows& rows, Scratch& scratch, std::uint64_t* bits) noexcept;
+// Then scratch.ds = gradient of the scores before softcap and scale, and with bf16 products p and ds rounded in p_rows,
+// ds_rows and ds_pairs.
+void finish_gradients(const TilePlan& plan, const QueryTile& tile, const TileScores& scores, Scratch& scratch) noexcept;
 
-// dmask [1 or batch, 1 or n_head, 1 or q_len, 1 or kv_len], leading axes may lack.
-void tiled_mask_gradient(const TilePlan& plan, const RowStatistics& statistics, const ConstView& dout,
-                         const View& dmask);
 // dsinks [n_head] = - sum over rows of exp(sink - lse) * delta.
 void sink_gradient(const TilePlan& plan, const RowStatistics& statistics, const View& dsinks);
 

@@ -43,14 +43,22 @@ void cut_segments(const QueryTile& tile, const KeyTile& keys, TileScores& scores
 // One row of the mask as numbers to add, for keys j0 ... j0 + n. Returns how many of them allow reading.
 int mask_row(const AttentionProblem& p, std::int64_t offset, int n, float* to) noexcept {
   const std::int64_t stride = p.mask.strides[3];
+  if (stride == 0 && n > 1) {  // the same for every key
+    const int allowed = mask_row(p, offset, 1, to);
+    std::fill_n(to + 1, n - 1, to[0]);
+    return allowed * n;
+  }
   int allowed = 0;
   if (p.boolean_mask) {
     const auto* from = static_cast<const unsigned char*>(p.mask.data) + offset;
-    for (int j = 0; j < n; ++j) {
-      const int yes = from[j * stride] != 0;
-      allowed += yes;
-      to[j] = yes ? 0.0f : kMinusInfinity;
-    }
+    const auto each = [&](std::int64_t step) {
+      for (int j = 0; j < n; ++j) {
+        const int yes = from[j * step] != 0;
+        allowed += yes;
+        to[j] = yes ? 0.0f : kMinusInfinity;
+      }
+    };
+    stride == 1 ? each(1) : each(stride);
     return allowed;
   }
   widen_elements(p.mask.dtype, p.mask.data, offset, stride, n, to);
@@ -58,7 +66,17 @@ int mask_row(const AttentionProblem& p, std::int64_t offset, int n, float* to) n
   return allowed;
 }
 
-// The mask of the pair of tiles in scratch.bias, [n][width]. Returns how many of its pairs allow reading.
+// A mask of f32 without a copy of its rows. Returns whether any of its pairs allows reading.
+bool transpose_mask(const QueryTile& tile, const float* rows, std::int64_t ld, int n, float* bias) noexcept {
+  tile.kernels->transpose_in(rows, ld, tile.rows, n, bias);
+  for (int r = 0; r < tile.rows; ++r)
+    for (int j = 0; j < n; ++j)
+      if (rows[r * ld + j] != kMinusInfinity) return true;
+  return false;
+}
+
+// The mask of the pair of tiles in scratch.bias, [n][width]. Returns how many of its pairs allow reading; of a floating
+// mask, 0 or any other number.
 std::int64_t load_mask(const AttentionProblem& p, const QueryTile& tile, const KeyTile& keys,
                        Scratch& scratch) noexcept {
   const Dims& s = p.mask.strides;
@@ -71,6 +89,8 @@ std::int64_t load_mask(const AttentionProblem& p, const QueryTile& tile, const K
     for (int j = 0; j < keys.n; ++j) std::fill_n(scratch.bias + j * width, width, scratch.bias_rows[j]);
     return std::int64_t{allowed} * tile.rows;
   }
+  if (p.mask.dtype == DType::f32 && s[3] == 1 && tile.heads == 1)
+    return transpose_mask(tile, static_cast<const float*>(p.mask.data) + offset(0), s[2], keys.n, scratch.bias);
   std::int64_t allowed = 0;
   for (int r = 0; r < tile.rows; ++r) allowed += mask_row(p, offset(r), keys.n, scratch.bias_rows + r * kKeyTile);
   tile.kernels->transpose_in(scratch.bias_rows, kKeyTile, tile.rows, keys.n, scratch.bias);

@@ -7,18 +7,17 @@
 //
 // A task is one split of kBackwardSplit keys of one key head: it owns their dk and dv, and walks the query tiles that
 // read them. Each query tile's dq is summed over the splits in their order: a task waits for its turn, so the bits
-// never depend on the number of threads. Tasks start in order, so the one that is waited for has always started.
+// never depend on the number of threads. Tasks start in order, so the one that is waited for has always started. The
+// gradient of a mask is summed in the same way (mask_gradient.h).
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <optional>
-#include <stdexcept>
-#include <thread>
 
+#include "attention/mask_gradient.h"
 #include "attention/tile_elements.h"
 #include "attention/tile_gradients.h"
+#include "attention/turns.h"
 #include "core/parallel.h"
 
 namespace qkv {
@@ -53,8 +52,8 @@ class Backward {
 
   void run() {
     const std::int64_t tiles = p_.batch * p_.n_kv_head * tiling_.tiles();
-    turns_ = std::make_unique<std::atomic<std::int64_t>[]>(static_cast<std::size_t>(tiles));
-    for (std::int64_t i = 0; i < tiles; ++i) turns_[static_cast<std::size_t>(i)] = 0;
+    turns_.emplace(tiles);
+    if (gradients_.dmask) mask_.emplace(plan_, tiling_, split_count_, gradients_.dmask);
     if (gradients_.dq) {
       sums_.emplace(split_count_ > 1 ? tiles * d_k_ * kMaxWidth : 0);
       clear_unread_queries();
@@ -67,10 +66,12 @@ class Backward {
         const std::int64_t head = task % heads;
         run_split(head / p_.n_kv_head, head % p_.n_kv_head, task / heads);
       } catch (...) {
-        failed_ = true;  // nobody may wait for this task's turn
+        turns_->fail();
+        if (mask_) mask_->fail();
         throw;
       }
     });
+    if (mask_) mask_->store();
   }
 
  private:
@@ -109,31 +110,43 @@ class Backward {
     float* dv = scratch.take((end - begin) * d_v_);  // [end - begin][d_v_]
     std::fill_n(dk, (end - begin) * d_k_, 0.0f);
     std::fill_n(dv, (end - begin) * d_v_, 0.0f);
-    for (std::int64_t index = 0; index < tiling_.tiles(); ++index) {
+    std::optional<MaskGradientTask> mask;
+    if (mask_) mask.emplace(*mask_, b, kv_head, split, begin, end);
+    for (std::int64_t i = 0; i < tiling_.tiles(); ++i) {
+      // All heads of some queries before the next queries: who adds to the same mask waits for one tile, not for many.
+      const std::int64_t heads = tiling_.tiles() / tiling_.query_tiles();
+      const std::int64_t index = i % heads * tiling_.query_tiles() + i / heads;
       const QueryTile tile = tiling_.tile(b, kv_head, index);
-      const std::int64_t first = std::max(begin, tile.any_begin), last = std::min(end, tile.any_end);
-      if (tile.rows == 0 || first >= last) continue;
-      rows.load(tile, statistics_, dout_);
-      std::fill_n(dqt, d_k_ * tile.kernels->width, 0.0f);
-      for (int i = 0; i < count; ++i) {
-        KeyTile part = keys[i];  // up to the last key that the query tile reads
-        part.n = static_cast<int>(std::min<std::int64_t>(part.n, last - part.j0));
-        if (part.n <= 0 || part.j0 + part.n <= first) continue;
-        const std::int64_t row = part.j0 - begin;
-        add_pair(tile, rows, part, dk + row * d_k_, dv + row * d_v_, dqt, scratch);
+      if (mask) mask->start(tile);
+      const bool read = tile.rows > 0 && std::max(begin, tile.any_begin) < std::min(end, tile.any_end);
+      if (read) {
+        rows.load(tile, statistics_, dout_);
+        std::fill_n(dqt, d_k_ * tile.kernels->width, 0.0f);
+        for (int k = 0; k < count; ++k) {
+          const std::int64_t row = keys[k].j0 - begin;
+          add_pair(tile, rows, keys[k], dk + row * d_k_, dv + row * d_v_, dqt, mask, scratch);
+        }
       }
-      if (gradients_.dq) add_queries(tile, index, split, dqt, scratch);
+      if (mask) mask->finish(tile);
+      if (read && gradients_.dq) add_queries(tile, index, split, dqt, scratch);
     }
+    if (mask) mask->store();
     store_keys(gradients_.dk, b, kv_head, begin, end, p_.d_k, static_cast<float>(p_.scale), d_k_, dk);
     store_keys(gradients_.dv, b, kv_head, begin, end, p_.d_v, 1.0f, d_v_, dv);
   }
 
-  // What one query tile and one key tile give to dk, dv (rows of the key tile) and dqt.
+  // What one query tile and one key tile, up to the last key that the query tile reads, give to dk, dv (rows of the key
+  // tile), dqt and the mask.
   void add_pair(const QueryTile& tile, const GradientRows& rows, KeyTile keys, float* dk, float* dv, float* dqt,
-                Scratch& scratch) const {
+                std::optional<MaskGradientTask>& mask, Scratch& scratch) const {
+    keys.n = static_cast<int>(std::min<std::int64_t>(keys.n, tile.any_end - keys.j0));
+    if (keys.n <= 0 || keys.j0 + keys.n <= tile.any_begin) return;
     const int width = tile.kernels->width, lanes = tile.kernels->lanes;
     std::uint64_t bits[kKeyTile];
-    const TileGradients g = compute_gradients(plan_, tile, keys, rows, GradientOf::scores, scratch, bits);
+    const TileGradients g = compute_gradients(plan_, tile, keys, rows, scratch, bits);
+    if (mask) mask->add(tile, g.scores, keys.j0, scratch);
+    if (!gradients_.dq && !gradients_.dk && !gradients_.dv) return;
+    finish_gradients(plan_, tile, g.scores, scratch);
     Poisons key_poisons;
     if (g.careful && gradients_.dq) key_poisons = take_poisons_of_keys(keys, plan_, scratch.keys);
     for (int i = 0; i < g.scores.segments; ++i) {
@@ -197,11 +210,7 @@ class Backward {
   void add_queries(const QueryTile& tile, std::int64_t index, std::int64_t split, float* dqt, Scratch& scratch) {
     const std::int64_t first = split_of(tile.any_begin), last = split_of(tile.any_end - 1);
     const std::int64_t id = (tile.b * p_.n_kv_head + tile.kv_head) * tiling_.tiles() + index;
-    std::atomic<std::int64_t>& turn = turns_[static_cast<std::size_t>(id)];
-    while (turn.load(std::memory_order_acquire) != split - first) {
-      if (failed_) throw std::runtime_error("[attention] another part of the backward pass failed");
-      std::this_thread::yield();
-    }
+    turns_->wait(id, split - first);
     float* sum = first == last ? dqt : sums_->data() + id * d_k_ * kMaxWidth;
     const std::int64_t count = p_.d_k * tile.kernels->width;
     if (first != last) {
@@ -213,7 +222,7 @@ class Backward {
       std::fill_n(factor, kMaxWidth, static_cast<float>(p_.scale));
       store_rows_transposed(sum, tile, p_.d_k, factor, gradients_.dq, scratch);
     }
-    turn.store(split - first + 1, std::memory_order_release);
+    turns_->pass(id, split - first + 1);
   }
 
   static void store_keys(const View& x, std::int64_t b, std::int64_t kv_head, std::int64_t begin, std::int64_t end,
@@ -236,9 +245,9 @@ class Backward {
   std::int64_t d_k_, d_v_;  // padded to multiples of 16
   KeySteps splits_;
   std::int64_t split_count_;
-  std::optional<CallMemory> sums_;                      // [tiles][d_k_][width]: dq so far, transposed
-  std::unique_ptr<std::atomic<std::int64_t>[]> turns_;  // [tiles] splits that have added their dq
-  std::atomic<bool> failed_ = false;
+  std::optional<CallMemory> sums_;  // [tiles][d_k_][width]: dq so far, transposed
+  std::optional<Turns> turns_;      // [tiles] splits that have added their dq
+  std::optional<MaskGradient> mask_;
 };
 
 }  // namespace
@@ -247,8 +256,8 @@ void tiled_backward(const AttentionProblem& p, const ConstView& out, const Const
                     const AttentionGradients& gradients) {
   const TilePlan plan(p, p.q.dtype == DType::bf16 && dout.dtype == DType::bf16);
   const RowStatistics statistics(plan, out, lse, dout);
-  if (gradients.dq || gradients.dk || gradients.dv) Backward(plan, statistics, dout, gradients).run();
-  if (gradients.dmask) tiled_mask_gradient(plan, statistics, dout, gradients.dmask);
+  if (gradients.dq || gradients.dk || gradients.dv || gradients.dmask)
+    Backward(plan, statistics, dout, gradients).run();
   if (gradients.dsinks) sink_gradient(plan, statistics, gradients.dsinks);
 }
 

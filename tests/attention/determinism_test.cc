@@ -128,5 +128,46 @@ TEST(Determinism, AnyLayout) {
   }
 }
 
+// A mask broadcast along any axes: its gradient is summed by many tasks, over several splits of keys and tiles of
+// queries.
+TEST(Determinism, GradientOfAnyMask) {
+  const Dims full{2, 4, 101, 530};
+  const Tensor q = random({2, 4, 101, 8}, 1), k = random({2, 2, 530, 8}, 2), v = random({2, 2, 530, 8}, 3);
+  const Tensor dout = random({2, 4, 101, 8}, 4);
+  for (int axes = 0; axes < 16; ++axes) {
+    Dims shape = full;
+    for (int i = 0; i < 4; ++i)
+      if (axes >> i & 1) shape[i] = 1;
+    SCOPED_TRACE(to_string(shape));
+    const Tensor mask = random(shape, 5);
+    AttentionOptions options;
+    options.mask = mask;
+    options.causal = axes % 3 == 1;
+    options.alignment = Alignment::bottom_right;
+    if (axes % 3 == 2) options.q_lengths = {101, 40}, options.kv_lengths = {530, 250};
+    options.path = AttentionPath::reference;
+    const Backward expected = backward(q, k, v, forward(q, k, v, options), dout, options);
+    options.path = AttentionPath::tiled;
+    const Forward f = forward(q, k, v, options);
+    set_num_threads(1);
+    const Backward one = backward(q, k, v, f, dout, options);
+    const std::vector<double> found = values(one.dmask), wanted = values(expected.dmask);
+    for (std::size_t e = 0; e < wanted.size(); ++e) ASSERT_NEAR(found[e], wanted[e], 1e-5) << e;
+    for (int threads : {2, 3, 8}) {
+      set_num_threads(threads);
+      EXPECT_TRUE(same_bits(one.dmask, backward(q, k, v, f, dout, options).dmask)) << threads << " threads";
+    }
+    set_num_threads(1);
+    Tensor rounded(shape, DType::f16);  // sums are f32 all the same
+    const Tensor q16 = make(q.shape(), values(q), DType::f16), dout16 = make(dout.shape(), values(dout), DType::f16);
+    const Tensor k16 = make(k.shape(), values(k), DType::f16), v16 = make(v.shape(), values(v), DType::f16);
+    const Forward f16 = forward(q16, k16, v16, options);
+    Tensor single(shape);
+    attention_backward(q16, k16, v16, f16.out, f16.lse, dout16, options, {{}, {}, {}, single, {}});
+    attention_backward(q16, k16, v16, f16.out, f16.lse, dout16, options, {{}, {}, {}, rounded, {}});
+    EXPECT_TRUE(same_bits(rounded, make(shape, values(single), DType::f16)));
+  }
+}
+
 }  // namespace
 }  // namespace qkv::test
