@@ -5,13 +5,11 @@
 #include "linalg/tile.h"
 
 #ifndef QKV_PLAIN_GEMM
-#include <omp.h>
-
 #include <array>
 #include <bit>
-#include <dnnl.hpp>
 #include <map>
-#include <string_view>
+
+#include "linalg/onednn.h"
 #endif
 
 namespace qkv {
@@ -46,11 +44,6 @@ struct Product {
   dnnl::memory a, b, c;
 };
 
-dnnl::engine& cpu_engine() {
-  static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
-
 dnnl::memory::desc dense(bool transpose, std::int64_t rows, std::int64_t cols) {
   using M = dnnl::memory;
   const M::dims strides = transpose ? M::dims{1, rows} : M::dims{cols, 1};
@@ -69,10 +62,6 @@ dnnl::matmul::primitive_desc describe(bool trans_a, bool trans_b, std::int64_t m
   return {operation, attributes, cpu_engine()};
 }
 
-bool is_brg(const dnnl::matmul::primitive_desc& desc) {
-  return std::string_view(desc.impl_info_str()).starts_with("brg:");
-}
-
 // oneDNN's other products break the promises of gemm.h: their bits depend on m and on the threads.
 bool keeps_promises() {
   static const bool answer = is_brg(describe(false, false, 64, 64, 64, 0.0f));
@@ -83,8 +72,7 @@ bool keeps_promises() {
 Product& cached_product(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float beta) {
   constexpr std::size_t kMostProducts = 1024;
   thread_local std::map<Key, Product> cache;
-  const int threads = omp_in_parallel() ? 1 : num_threads();
-  const Key key{trans_a, trans_b, m, n, k, threads, std::bit_cast<std::int32_t>(beta)};
+  const Key key{trans_a, trans_b, m, n, k, product_threads(), std::bit_cast<std::int32_t>(beta)};
   if (const auto found = cache.find(key); found != cache.end()) return found->second;
   if (cache.size() >= kMostProducts) cache.clear();
   Product product;
@@ -99,14 +87,13 @@ Product& cached_product(bool trans_a, bool trans_b, std::int64_t m, std::int64_t
 // a, b and c are dense.
 void run_dense(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
                const float* b, float beta, float* c) {
-  thread_local dnnl::stream stream(cpu_engine());
   Product& product = cached_product(trans_a, trans_b, m, n, k, beta);
   product.a.set_data_handle(const_cast<float*>(a));
   product.b.set_data_handle(const_cast<float*>(b));
   product.c.set_data_handle(c);
-  product.primitive.execute(stream,
+  product.primitive.execute(cpu_stream(),
                             {{DNNL_ARG_SRC, product.a}, {DNNL_ARG_WEIGHTS, product.b}, {DNNL_ARG_DST, product.c}});
-  stream.wait();
+  cpu_stream().wait();
 }
 
 // The operand as it is where its rows are adjacent, else a dense copy kept in `room`.
@@ -128,7 +115,6 @@ void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64
     static const Tile tile = best_tile();
     return tiled_gemm(tile, trans_a, trans_b, m, n, k, a, lda, b, ldb, beta, c, ldc);
   }
-  if (!omp_in_parallel() && omp_get_max_threads() != num_threads()) omp_set_num_threads(num_threads());
   std::vector<float> dense_c;  // [m, n]
   float* target = c;
   if (ldc != n && m != 1) {

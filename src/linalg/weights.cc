@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "linalg/weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <stdexcept>
+#include <vector>
+
+#include "core/float_types.h"
+#include "core/parallel.h"
+#include "linalg/gemm.h"
+#include "linalg/packed_product.h"
+
+namespace qkv {
+namespace {
+
+// dst [rows, columns] of S with row stride ldd = src [rows, columns] of T with row stride lds
+template <class T, class S>
+void copy_rounded(std::int64_t rows, std::int64_t columns, const T* src, std::int64_t lds, S* dst, std::int64_t ldd) {
+  parallel_ranges(rows, std::max<std::int64_t>(1, 65536 / std::max<std::int64_t>(1, columns)),
+                  [=](std::int64_t begin, std::int64_t end) {
+                    for (std::int64_t i = begin; i < end; ++i)
+                      for (std::int64_t j = 0; j < columns; ++j) {
+                        if constexpr (std::is_same_v<T, S>)
+                          dst[i * ldd + j] = src[i * lds + j];
+                        else
+                          dst[i * ldd + j] = narrow<S>(src[i * lds + j]);
+                      }
+                  });
+}
+
+}  // namespace
+
+// W, or W^T if `transposed`, dense in the operand's type, where there is no packed product; else packed both ways.
+struct Weights::Impl {
+  DType operand = DType::f32;
+  std::int64_t in = 0, out = 0;
+  bool transposed = false, backward = false;
+  Tensor dense;                          // [in, out] or, if transposed, [out, in]
+  PackedMatrix packed, packed_backward;  // [in, out] and [out, in]
+
+  bool is_packed() const { return packed_products(operand); }
+  std::int64_t stride() const { return transposed ? in : out; }
+
+  template <class T>
+  void finish(const T* w, bool keep_backward) {  // w dense, transposed or not
+    backward = keep_backward;
+    if constexpr (std::is_same_v<T, float>) {
+      if (is_packed()) {
+        packed.pack(operand, in, out, w, transposed);
+        if (backward) packed_backward.pack(operand, out, in, w, !transposed);
+        return;
+      }
+    }
+    const Dims shape = transposed ? Dims{out, in} : Dims{in, out};
+    if (!(dense.shape() == shape) || !dense.raw()) dense = Tensor(shape, operand);
+    if constexpr (std::is_same_v<T, double>)
+      copy_rounded(shape[0], shape[1], w, stride(), dense.data<double>(), stride());
+    else if (operand == DType::bf16)
+      copy_rounded(shape[0], shape[1], w, stride(), dense.data<bf16>(), stride());
+    else
+      copy_rounded(shape[0], shape[1], w, stride(), dense.data<float>(), stride());
+  }
+};
+
+Weights::Weights() = default;
+Weights::~Weights() = default;
+Weights::Weights(Weights&&) noexcept = default;
+Weights& Weights::operator=(Weights&&) noexcept = default;
+
+Weights::Weights(DType operand, std::int64_t in, std::int64_t out) : impl_(std::make_unique<Impl>()) {
+  if (operand != DType::f32 && operand != DType::bf16 && operand != DType::f64)
+    throw std::invalid_argument("[weights] operand expected f32, bf16 or f64; found " +
+                                std::string(dtype_name(operand)));
+  impl_->operand = operand;
+  impl_->in = in;
+  impl_->out = out;
+}
+
+std::int64_t Weights::in() const noexcept { return impl_ ? impl_->in : 0; }
+std::int64_t Weights::out() const noexcept { return impl_ ? impl_->out : 0; }
+bool Weights::has_backward() const noexcept { return impl_ && impl_->backward; }
+
+template <class T>
+void Weights::prepare(std::span<const MatrixPart<T>> parts, bool backward) {
+  Impl& w = *impl_;
+  w.transposed = false;
+  if (parts.size() == 1 && parts[0].columns == w.out) return w.finish(parts[0].data, backward);
+  std::vector<T> joined(static_cast<std::size_t>(w.in * w.out));  // [in, out]
+  std::int64_t first = 0;
+  for (const MatrixPart<T>& part : parts) {
+    copy_rounded(w.in, part.columns, part.data, part.columns, joined.data() + first, w.out);
+    first += part.columns;
+  }
+  w.finish(joined.data(), backward);
+}
+
+template <class T>
+void Weights::prepare_transposed(const T* e, std::int64_t columns, bool backward) {
+  Impl& w = *impl_;
+  w.transposed = true;
+  if (columns == w.out) return w.finish(e, backward);
+  std::vector<T> padded(static_cast<std::size_t>(w.in * w.out));  // [out, in]
+  std::copy_n(e, columns * w.in, padded.data());
+  w.finish(padded.data(), backward);
+}
+
+namespace {
+
+// y [rows, n] = x [rows, k] op(B), plain: B dense in S, sums in T
+template <class S, class T, class D>
+void dense_product(bool transposed, std::int64_t rows, std::int64_t n, std::int64_t k, const S* x, const S* b,
+                   const T* bias, D* y) {
+  const std::int64_t ldb = transposed ? k : n;
+  std::vector<T> wide_x, wide_b, wide_y;
+  const auto widened = [](const S* from, std::int64_t size, std::vector<T>& room) -> const T* {
+    if constexpr (std::is_same_v<S, T>) {
+      return from;
+    } else {
+      room.resize(static_cast<std::size_t>(size));
+      for (std::int64_t i = 0; i < size; ++i) room[static_cast<std::size_t>(i)] = widen(from[i]);
+      return room.data();
+    }
+  };
+  T* sums = nullptr;
+  if constexpr (std::is_same_v<D, T>) {
+    sums = y;
+  } else {
+    wide_y.resize(static_cast<std::size_t>(rows * n));
+    sums = wide_y.data();
+  }
+  gemm(false, transposed, rows, n, k, widened(x, rows * k, wide_x), k, widened(b, k * n, wide_b), ldb, T{0}, sums, n);
+  parallel_ranges(rows, std::max<std::int64_t>(1, 16384 / n), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * n; i < end * n; ++i) {
+      if (bias) sums[i] += bias[i % n];
+      if constexpr (!std::is_same_v<D, T>) y[i] = narrow<D>(sums[i]);
+    }
+  });
+}
+
+}  // namespace
+
+template <class S, class T, class D>
+void Weights::forward(std::int64_t rows, const S* x, const T* bias, D* y) const {
+  if (rows == 0) return;
+  if constexpr (!std::is_same_v<S, double>) {
+    if (impl_->is_packed()) return impl_->packed.product(rows, x, bias, dtype_of<D>, y);
+  }
+  dense_product(impl_->transposed, rows, impl_->out, impl_->in, x, impl_->dense.data<S>(), bias, y);
+}
+
+template <class S, class D>
+void Weights::backward_input(std::int64_t rows, const S* dy, D* dx) const {
+  if (!impl_->backward) throw std::logic_error("[weights] prepared for forward products alone");
+  if (rows == 0) return;
+  using T = std::conditional_t<std::is_same_v<S, double>, double, float>;
+  if constexpr (!std::is_same_v<S, double>) {
+    if (impl_->is_packed()) return impl_->packed_backward.product(rows, dy, nullptr, dtype_of<D>, dx);
+  }
+  dense_product<S, T, D>(!impl_->transposed, rows, impl_->in, impl_->out, dy, impl_->dense.data<S>(), nullptr, dx);
+}
+
+template void Weights::prepare<float>(std::span<const MatrixPart<float>>, bool);
+template void Weights::prepare<double>(std::span<const MatrixPart<double>>, bool);
+template void Weights::prepare_transposed<float>(const float*, std::int64_t, bool);
+template void Weights::prepare_transposed<double>(const double*, std::int64_t, bool);
+template void Weights::forward(std::int64_t, const float*, const float*, float*) const;
+template void Weights::forward(std::int64_t, const bf16*, const float*, float*) const;
+template void Weights::forward(std::int64_t, const bf16*, const float*, bf16*) const;
+template void Weights::forward(std::int64_t, const double*, const double*, double*) const;
+template void Weights::backward_input(std::int64_t, const float*, float*) const;
+template void Weights::backward_input(std::int64_t, const bf16*, float*) const;
+template void Weights::backward_input(std::int64_t, const bf16*, bf16*) const;
+template void Weights::backward_input(std::int64_t, const double*, double*) const;
+
+}  // namespace qkv

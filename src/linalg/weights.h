@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// A weight matrix W [in, out] made ready once for many products:
+//
+//   forward        y = x W (+ bias)             x [rows, in],  y [rows, out]
+//   backward_input dx = dy W^T                  dy [rows, out], dx [rows, in]
+//
+// Operands (x, dy and the copy of W) are f32, bf16 or f64; sums are f32, or f64 for f64. The promises are those of
+// gemm.h: the bits do not depend on the number of threads, and a row has the same bits whatever the number of rows and
+// wherever it stands. W may be made of several matrices side by side, so that one product serves W_Q, W_K and W_V.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+// One of the matrices side by side: [in, columns], row-major.
+template <class T>
+struct MatrixPart {
+  const T* data;
+  std::int64_t columns;
+};
+
+class Weights {
+ public:
+  Weights();
+  // operand: DType::f32, bf16 or f64. Columns of W past those that prepare() gives are 0.
+  Weights(DType operand, std::int64_t in, std::int64_t out);
+  ~Weights();
+  Weights(Weights&&) noexcept;
+  Weights& operator=(Weights&&) noexcept;
+
+  // Takes W's elements, rounded to the operand's type; T is double for f64, else float. Without `backward` there will
+  // be no backward_input.
+  template <class T>
+  void prepare(std::span<const MatrixPart<T>> parts, bool backward);
+  // The same from W^T [columns, in]; columns <= out.
+  template <class T>
+  void prepare_transposed(const T* w, std::int64_t columns, bool backward);
+
+  // x dense [rows, in] of S, bias [out] or null -> y dense [rows, out] of D. S is the operand's type; D is S or float.
+  template <class S, class T, class D>
+  void forward(std::int64_t rows, const S* x, const T* bias, D* y) const;
+  // dy dense [rows, out] of S -> dx dense [rows, in] of D
+  template <class S, class D>
+  void backward_input(std::int64_t rows, const S* dy, D* dx) const;
+
+  std::int64_t in() const noexcept;
+  std::int64_t out() const noexcept;
+  bool has_backward() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Whether this machine has instructions for products of bf16 operands; elsewhere they are right but slow.
+bool has_fast_bf16_products();
+
+// dW [m, n] = A^T B, or dW += A^T B if `add`, on the calling thread alone: A [k, m] and B [k, n] with row strides lda
+// and ldb, of float, bf16 or double; c [m, n] with row stride ldc, of float (double for double). The bits depend on
+// nothing but the sizes and the elements. k may be 0.
+template <class S, class T>
+void outer_product(std::int64_t m, std::int64_t n, std::int64_t k, const S* a, std::int64_t lda, const S* b,
+                   std::int64_t ldb, bool add, T* c, std::int64_t ldc);
+
+}  // namespace qkv
