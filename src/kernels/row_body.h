@@ -220,7 +220,10 @@ void activation_backward(RowActivation kind, int64_t size, const S* gate, const 
                          S* dup) noexcept {
   switch (kind) {
     case RowActivation::relu:
-      return each(size, [=](int64_t i) { put(dup[i], widened(up[i]) > 0.0f ? widened(da[i]) : 0.0f); });
+      return each(size, [=](int64_t i) {
+        const float slope = widened(da[i]);
+        put(dup[i], widened(up[i]) > 0.0f ? slope : 0.0f);
+      });
     case RowActivation::relu2:
       return each(size, [=](int64_t i) {
         const float u = widened(up[i]), slope = 2.0f * u * widened(da[i]);

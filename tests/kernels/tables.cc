@@ -18,4 +18,15 @@ std::vector<const KernelTable*> available_tables() {
   return all;
 }
 
+std::vector<const RowKernels*> available_row_tables() {
+  std::vector<const RowKernels*> all = {&kPortableRowKernels};
+#if defined(__x86_64__)
+  for (const KernelTable* table : available_tables()) {
+    if (table == &kAvx2Kernels) all.push_back(&kAvx2RowKernels);
+    if (table == &kAvx512Kernels) all.push_back(&kAvx512RowKernels);
+  }
+#endif
+  return all;
+}
+
 }  // namespace qkv::test

@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "core/float_types.h"
 #include "core/random.h"
 #include "kernels/kernels.h"
+#include "kernels/row_kernels.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -35,6 +37,7 @@ inline constexpr float kUntouched = -12345.0f;  // what outputs hold where nothi
 
 // The tables of this processor, asked of the processor itself and not of the dispatch.
 std::vector<const KernelTable*> available_tables();
+std::vector<const RowKernels*> available_row_tables();
 
 // Calls check(table, tile) for every tile of every such table, named in the messages.
 template <class Check>
@@ -76,6 +79,7 @@ template <class T>
 class Guarded {
  public:
   explicit Guarded(std::int64_t count, int shift = 0, T value = T{}) : count_(static_cast<std::size_t>(count)) {
+    if (count < 0 || count > (std::int64_t{1} << 32)) throw std::length_error("Guarded");  // said to GCC's warnings
     memory_.assign(count_ * sizeof(T) + 2 * kGuard + 256, 0xff);
     const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
     begin_ = static_cast<std::size_t>((64 - address % 64) % 64) + kGuard + static_cast<std::size_t>(shift) * sizeof(T);
