@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/parallel.h"
+#include "kernels/row_kernels.h"
 #include "qkv/train.h"
 
 namespace qkv {
@@ -16,53 +17,60 @@ struct Range {
   std::int64_t begin, end;
 };
 
-std::vector<Range> ranges_of(const std::vector<Tensor>& tensors) {
-  std::vector<Range> ranges;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    for (std::int64_t begin = 0; begin < tensors[i].size(); begin += kRange) {
-      ranges.push_back({i, begin, std::min(begin + kRange, tensors[i].size())});
-    }
-  }
-  return ranges;
+std::int64_t ranges_in(std::int64_t size) noexcept { return (size + kRange - 1) / kRange; }
+
+std::int64_t range_count(const std::vector<Tensor>& tensors) noexcept {
+  std::int64_t count = 0;
+  for (const Tensor& tensor : tensors) count += ranges_in(tensor.size());
+  return count;
 }
 
-template <class T>
-double sum_of_squares(const T* x, std::int64_t count) noexcept {
+// Range i < range_count(tensors). Found anew each time: next to its work that is nothing, and nothing is allocated.
+Range range_at(const std::vector<Tensor>& tensors, std::int64_t i) noexcept {
+  std::size_t tensor = 0;
+  for (; i >= ranges_in(tensors[tensor].size()); ++tensor) i -= ranges_in(tensors[tensor].size());
+  return {tensor, i * kRange, std::min((i + 1) * kRange, tensors[tensor].size())};
+}
+
+double sum_of_squares(const float* x, std::int64_t count) noexcept { return row_kernels().sum_of_squares(count, x); }
+
+// The same order in double: 16 interleaved sums, then the rest.
+double sum_of_squares(const double* x, std::int64_t count) noexcept {
   double lanes[kLanes] = {};
   std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      const auto value = static_cast<double>(x[i + lane]);
-      lanes[lane] += value * value;
-    }
-  }
+  for (; i + kLanes <= count; i += kLanes)
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += x[i + lane] * x[i + lane];
   double sum = 0;
   for (const double lane : lanes) sum += lane;
-  for (; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  for (; i < count; ++i) sum += x[i] * x[i];
   return sum;
 }
 
-template <class T>
-struct Factors {
-  T gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2, keep, step_size, inverse_root_bias2, eps;
+// The factors of AdamWFactors (row_kernels.h) and the same formula in double.
+struct DoubleFactors {
+  double gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2, keep, step_size, inverse_root_bias2, eps;
 };
 
-template <class T>
-void update_range(T* __restrict p, T* __restrict m, T* __restrict v, const T* __restrict gradient, std::int64_t count,
-                  const Factors<T>& f) noexcept {
+void update_range(std::int64_t count, const DoubleFactors& f, double* p, double* m, double* v,
+                  const double* gradient) noexcept {
   for (std::int64_t i = 0; i < count; ++i) {
-    const T g = gradient[i] * f.gradient_scale;
+    const double g = gradient[i] * f.gradient_scale;
     m[i] = f.beta1 * m[i] + f.one_minus_beta1 * g;
     v[i] = f.beta2 * v[i] + f.one_minus_beta2 * (g * g);
     p[i] = f.keep * p[i] - f.step_size * (m[i] / (std::sqrt(v[i]) * f.inverse_root_bias2 + f.eps));
   }
 }
 
-template <class T>
+void update_range(std::int64_t count, const AdamWFactors& f, float* p, float* m, float* v,
+                  const float* gradient) noexcept {
+  row_kernels().adamw_update(count, f, p, m, v, gradient, nullptr);
+}
+
+template <class T, class Factors>
 void update_all(Model& model, std::vector<Tensor>& m, std::vector<Tensor>& v, const std::vector<Tensor>& gradients,
                 const TrainConfig& config, double learning_rate, double gradient_scale, std::int64_t step) {
   const auto t = static_cast<double>(step);
-  Factors<T> factors;
+  Factors factors;
   factors.gradient_scale = static_cast<T>(gradient_scale);
   factors.beta1 = static_cast<T>(config.beta1);
   factors.one_minus_beta1 = static_cast<T>(1 - config.beta1);
@@ -72,24 +80,22 @@ void update_all(Model& model, std::vector<Tensor>& m, std::vector<Tensor>& v, co
   factors.inverse_root_bias2 = static_cast<T>(1 / std::sqrt(1 - std::pow(config.beta2, t)));
   factors.eps = static_cast<T>(config.eps);
   const T decayed = static_cast<T>(1 - learning_rate * config.weight_decay);
-  const auto ranges = ranges_of(model.parameters());
-  parallel_for(static_cast<std::int64_t>(ranges.size()), [&](std::int64_t i) {
-    const Range& range = ranges[static_cast<std::size_t>(i)];
-    Factors<T> own = factors;
+  parallel_for(range_count(model.parameters()), [&](std::int64_t i) {
+    const Range range = range_at(model.parameters(), i);
+    Factors own = factors;
     own.keep = model.infos()[range.tensor].decays ? decayed : T{1};
-    update_range(model.parameters()[range.tensor].data<T>() + range.begin, m[range.tensor].data<T>() + range.begin,
-                 v[range.tensor].data<T>() + range.begin, gradients[range.tensor].data<T>() + range.begin,
-                 range.end - range.begin, own);
+    update_range(range.end - range.begin, own, model.parameters()[range.tensor].data<T>() + range.begin,
+                 m[range.tensor].data<T>() + range.begin, v[range.tensor].data<T>() + range.begin,
+                 gradients[range.tensor].data<T>() + range.begin);
   });
 }
 
 }  // namespace
 
 double global_norm(const std::vector<Tensor>& tensors) {
-  const auto ranges = ranges_of(tensors);
-  std::vector<double> sums(ranges.size());  // one a range, added up in order
-  parallel_for(static_cast<std::int64_t>(ranges.size()), [&](std::int64_t i) {
-    const Range& range = ranges[static_cast<std::size_t>(i)];
+  std::vector<double> sums(static_cast<std::size_t>(range_count(tensors)));  // one a range, added up in order
+  parallel_for(range_count(tensors), [&](std::int64_t i) {
+    const Range range = range_at(tensors, i);
     const Tensor& tensor = tensors[range.tensor];
     const std::int64_t count = range.end - range.begin;
     sums[static_cast<std::size_t>(i)] = tensor.dtype() == DType::f64
@@ -110,9 +116,9 @@ void AdamW::update(Model& model, const std::vector<Tensor>& gradients, const Tra
                                 std::to_string(gradients.size()));
   }
   if (model.dtype() == DType::f64) {
-    update_all<double>(model, m_, v_, gradients, config, learning_rate, gradient_scale, step);
+    update_all<double, DoubleFactors>(model, m_, v_, gradients, config, learning_rate, gradient_scale, step);
   } else {
-    update_all<float>(model, m_, v_, gradients, config, learning_rate, gradient_scale, step);
+    update_all<float, AdamWFactors>(model, m_, v_, gradients, config, learning_rate, gradient_scale, step);
   }
 }
 
