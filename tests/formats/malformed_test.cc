@@ -6,6 +6,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "formats/scratch.h"
 #include "qkv/error.h"
@@ -52,6 +53,41 @@ TEST(MalformedFiles, Safetensors) {
   }
   EXPECT_GT(count, 40);
   std::cout << count << " safetensors files of " << folder << " behave\n";
+}
+
+TEST(MalformedFiles, Gguf) {
+  const std::string folder = cases_folder() + "/malformed/";
+  if (!std::filesystem::exists(folder + "index.json")) {
+    std::cout << "NOT RUN: no malformed files in " << folder << " (QKV_CASES_DIR says where they are)\n";
+    return;
+  }
+  int count = 0;
+  for (const auto& item : nlohmann::json::parse(read_all(folder + "index.json"))) {
+    const std::string name = item["file"], expect = item["expect"];
+    if (!name.ends_with(".gguf") || item["layer"] != "container") continue;
+    ++count;
+    bool accepted = false;
+    std::string reason;
+    try {
+      const GgufFile file(folder + name);
+      unsigned sum = 0;  // every byte of every tensor can be read
+      for (const GgufTensor& tensor : file->tensors())
+        for (const std::byte byte : tensor.bytes) sum += std::to_integer<unsigned>(byte);
+      accepted = sum < 1u << 31;
+    } catch (const FileError& error) {
+      reason = error.what();
+      EXPECT_EQ(error.path(), folder + name);
+      EXPECT_GE(error.offset(), 0) << reason;
+    }
+    if (expect == "reject") {
+      EXPECT_FALSE(accepted) << name << ": " << item["reason"];
+    }
+    if (expect == "accept") {
+      EXPECT_TRUE(accepted) << name << ": " << reason;
+    }
+  }
+  EXPECT_GT(count, 40);
+  std::cout << count << " GGUF files of " << folder << " behave\n";
 }
 
 }  // namespace
