@@ -37,6 +37,8 @@ class Tokenizer {
 
   std::int64_t size() const noexcept;       // number of ids
   std::int32_t end_token() const noexcept;  // -1 if there is none
+  // The token that a model expects before every text, -1 if none; encode() does not put it there.
+  std::int32_t begin_token() const noexcept;
   // decode(encode(text)) == text for every text, unless a loaded tokenizer.json asks for more (a space put before the
   // text, spaces taken away around an added token).
   std::vector<std::int32_t> encode(std::string_view text, SpecialTokens special = SpecialTokens::as_text) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 #include <set>
+#include <stdexcept>
 
 #include "formats/tokenizer_json.h"
 #include "os/atomic_file.h"
@@ -72,6 +73,8 @@ Json model(const TokenizerData& data) {
 }  // namespace
 
 void write_tokenizer_json(const std::string& path, const TokenizerData& data) {
+  if (!data.scores.empty())
+    throw std::invalid_argument("[tokenizer] tokenizer.json expected byte-level BPE; found a tokenizer of scores");
   const Json file = {{"version", "1.0"},          {"truncation", nullptr},
                      {"padding", nullptr},        {"added_tokens", added_tokens(data)},
                      {"normalizer", nullptr},     {"pre_tokenizer", pre_tokenizer(data)},

@@ -39,11 +39,32 @@ class PieceEncoder {
 }  // namespace
 
 Tokenizer::Impl::Impl(TokenizerData from)
-    : data(std::move(from)),
-      encoder(data),
-      splitter(data.patterns),
-      plain_added(data.added, false),
-      all_added(data.added, true) {}
+    : data(std::move(from)), splitter(data.patterns), plain_added(data.added, false), all_added(data.added, true) {
+  if (data.scores.empty())
+    encoder.emplace(data);
+  else
+    scored.emplace(data);
+}
+
+// A space is put before the text and after each special token.
+std::vector<std::int32_t> Tokenizer::Impl::encode_scored(std::string_view text, const AddedTokens& added) const {
+  std::vector<std::int32_t> ids;
+  bool start = true;
+  for (std::size_t at = 0; at < text.size();) {
+    const AddedTokens::Found found = added.find(text, at);
+    if (found.begin > at) {
+      const std::string part = with_spaces(text.substr(at, found.begin - at));
+      scored->encode(data.add_prefix_space && start ? ' ' + part : part, ids);
+      start = false;
+    }
+    if (found.token) {
+      ids.push_back(found.token->id);
+      start = true;
+    }
+    at = found.end;
+  }
+  return ids;
+}
 
 Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 Tokenizer::~Tokenizer() = default;
@@ -64,25 +85,28 @@ Tokenizer Tokenizer::train_bpe(std::string_view text, std::int64_t size, Progres
 }
 
 std::int64_t Tokenizer::size() const noexcept { return static_cast<std::int64_t>(impl_->data.tokens.size()); }
+std::int32_t Tokenizer::begin_token() const noexcept { return impl_->data.begin_token; }
 std::int32_t Tokenizer::end_token() const noexcept { return impl_->data.end_token; }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special) const {
   std::vector<std::int32_t> ids;
   const AddedTokens& added = special == SpecialTokens::as_ids ? impl_->all_added : impl_->plain_added;
-  const bool bytes_only = !impl_->encoder.merges();
+  if (impl_->scored) return impl_->encode_scored(text, added);
+  const BpeEncoder& encoder = *impl_->encoder;
+  const bool bytes_only = !encoder.merges();
   if (bytes_only) ids.reserve(text.size());
   std::string prefixed;  // the text between two added tokens with a space before it
   std::size_t at = 0;
-  PieceEncoder pieces(impl_->encoder, ids);
+  PieceEncoder pieces(encoder, ids);
   while (at < text.size()) {
     const AddedTokens::Found found = added.find(text, at);
     std::string_view part = text.substr(at, found.begin - at);
     const bool prefix = impl_->data.add_prefix_space && !part.empty() && part.front() != ' ';
     if (prefix) part = prefixed = ' ' + std::string(part);
     if (bytes_only) {
-      for (const char byte : part) ids.push_back(impl_->encoder.byte_id(byte));
+      for (const char byte : part) ids.push_back(encoder.byte_id(byte));
     } else if (prefix) {  // these bytes do not stay
-      PieceEncoder passing(impl_->encoder, ids);
+      PieceEncoder passing(encoder, ids);
       impl_->splitter.split(part, [&](std::string_view piece) { passing.add(piece); });
     } else {
       impl_->splitter.split(part, [&](std::string_view piece) { pieces.add(piece); });
@@ -103,6 +127,9 @@ std::string Tokenizer::decode(std::int32_t id) const {
 std::string Tokenizer::decode(const std::vector<std::int32_t>& ids) const {
   std::string text;
   for (const std::int32_t id : ids) text += decode(id);
+  // The space that encode() put there; the first token may be a control token.
+  const bool prefixed = impl_->scored && impl_->data.add_prefix_space;
+  if (prefixed && text.starts_with(' ')) text.erase(0, 1);
   return text;
 }
 

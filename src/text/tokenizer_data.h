@@ -34,6 +34,13 @@ struct TokenizerData {
   bool add_prefix_space = false;      // a text that does not begin with a space is given one
   bool ignore_merges = false;         // a piece that is a token is that token, whatever the merges say
   std::int32_t end_token = -1;
+  std::int32_t begin_token = -1;  // what a model expects before a text, if anything
+
+  // Not empty: pieces are joined by score and not by merges, as sentencepiece does, and add_prefix_space puts one
+  // before every text and after every special token. U+2581 is a space there.
+  std::vector<float> scores;           // [size]
+  std::vector<std::int32_t> byte_ids;  // [256]: what stands for a byte of a character without a token; -1: nothing does
+  std::int32_t unknown_token = -1;     // stands for such a byte then
 };
 
 }  // namespace qkv

@@ -2,9 +2,12 @@
 // The inside of qkv::Tokenizer, for the room that reads and writes its file.
 #pragma once
 
+#include <optional>
+
 #include "qkv/tokenizer.h"
 #include "text/added_tokens.h"
 #include "text/bpe_encoder.h"
+#include "text/scored_encoder.h"
 #include "text/splitter.h"
 #include "text/tokenizer_data.h"
 
@@ -12,9 +15,11 @@ namespace qkv {
 
 struct Tokenizer::Impl {
   explicit Impl(TokenizerData from);  // throws std::invalid_argument on data that cannot be a tokenizer
+  std::vector<std::int32_t> encode_scored(std::string_view text, const AddedTokens& added) const;
 
   TokenizerData data;
-  BpeEncoder encoder;
+  std::optional<BpeEncoder> encoder;  // one of the two
+  std::optional<ScoredEncoder> scored;
   Splitter splitter;
   AddedTokens plain_added, all_added;  // without and with the special tokens
 };
