@@ -360,6 +360,12 @@ void adamw_update(int64_t size, const qkv::AdamWFactors& factors, float* p, floa
   });
 }
 
+}  // namespace
+
+#include "kernels/dropout_body.h"
+
+namespace {
+
 template <class S>
 constexpr qkv::StoredRowKernels<S> stored_row_kernels() {
   return {norm_forward<S>,
@@ -375,13 +381,20 @@ constexpr qkv::StoredRowKernels<S> stored_row_kernels() {
           from_f32<S>,
           to_f32<S>,
           accumulate<S>,
-          add_arrays<S>};
+          add_arrays<S>,
+          dropout<S>};
 }
 
 constexpr qkv::RowKernels row_kernels_named(std::string_view name) {
-  return {
-      name,        stored_row_kernels<float>(), stored_row_kernels<bf16>(), residual_add, scale_array, sum_of_squares,
-      adamw_update};
+  return {name,
+          stored_row_kernels<float>(),
+          stored_row_kernels<bf16>(),
+          residual_add,
+          scale_array,
+          sum_of_squares,
+          adamw_update,
+          drop_pairs,
+          drop_bf16_pairs};
 }
 
 }  // namespace

@@ -21,6 +21,19 @@ namespace qkv {
 enum class RowNorm : std::uint8_t { rmsnorm, layernorm };
 enum class RowActivation : std::uint8_t { relu, relu2, gelu, swiglu };
 
+// The settings of core/dropout.h as kernels take them: a number below threshold is dropped.
+struct DropoutKey {
+  std::uint64_t seed;
+  std::uint32_t threshold;
+  float scale;
+};
+
+// What the columns of a tile of attention are: the numbers of core/dropout.h, for each column that is asked for.
+struct DropoutColumns {
+  static constexpr int kMost = 64;
+  std::uint32_t query[kMost], plane[kMost];
+};
+
 // Kernels over the storage type S of what goes into and comes out of matrix products.
 template <class S>
 struct StoredRowKernels {
@@ -73,6 +86,8 @@ struct StoredRowKernels {
   void (*to_f32)(std::int64_t size, const S* x, float* y) noexcept;       // y = x
   void (*accumulate)(std::int64_t size, const S* x, float* y) noexcept;   // y += x
   void (*add)(std::int64_t size, const S* a, const S* b, S* y) noexcept;  // y = a + b
+  // y = x * scale where element first + i of the seed's array is kept, else 0 (whatever x is); forward and backward.
+  void (*dropout)(const DropoutKey& key, std::uint64_t first, std::int64_t size, const float* x, S* y) noexcept;
 };
 
 // Factors of one AdamW step (include/qkv/train.h has the formula):
@@ -100,6 +115,13 @@ struct RowKernels {
   // p, m, v, gradient [size] -> p, m, v, and copy [size] = p rounded to bf16 unless null. None may overlap.
   void (*adamw_update)(std::int64_t size, const AdamWFactors& factors, float* p, float* m, float* v,
                        const float* gradient, bf16* copy) noexcept;
+  // Attention's dropout in a tile s [n keys][width], row 0 of which is key first_key: s * scale where the pair of
+  // column and key is kept, else 0, in the columns first ... last (at most DropoutColumns::kMost).
+  void (*drop_pairs)(const DropoutKey& key, const DropoutColumns& columns, std::uint32_t first_key, int n, int first,
+                     int last, int width, float scale, float* s) noexcept;
+  // The same in pairs [(n + 1) / 2][width][2] of bf16, but kept ones stay as they are.
+  void (*drop_bf16_pairs)(const DropoutKey& key, const DropoutColumns& columns, std::uint32_t first_key, int n,
+                          int first, int last, int width, std::uint16_t* pairs) noexcept;
 
   template <class S>
   const StoredRowKernels<S>& of() const noexcept {
