@@ -2,6 +2,7 @@
 // Text to token ids and back. Text is bytes: NUL and invalid UTF-8 pass through unchanged.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -48,9 +49,31 @@ class Tokenizer {
   void save(const std::string& path) const;  // tokenizer.json, atomically
 
  private:
+  friend class TextEncoder;
   struct Impl;
   explicit Tokenizer(std::shared_ptr<const Impl> impl);
   std::shared_ptr<const Impl> impl_;
+};
+
+// Encodes one text after another and remembers pieces that it met (in 2 MB), which is what makes long texts in parts
+// fast. The ids are those of Tokenizer::encode. Movable; one thread at a time, so give each thread its own.
+class TextEncoder {
+ public:
+  explicit TextEncoder(const Tokenizer& tokenizer);
+  ~TextEncoder();
+  TextEncoder(TextEncoder&&) noexcept;
+  TextEncoder& operator=(TextEncoder&&) noexcept;
+
+  // Appends the ids of `text`. continues: it goes on from a text encoded before, so that what a tokenizer does at the
+  // beginning of a text (a space put before it) is not done again.
+  void encode(std::string_view text, std::vector<std::int32_t>& ids, SpecialTokens special = SpecialTokens::as_text,
+              bool continues = false);
+
+ private:
+  friend class Tokenizer;
+  struct State;
+  TextEncoder(const Tokenizer& tokenizer, std::size_t sets);
+  std::unique_ptr<State> state_;
 };
 
 // Holds back the bytes of an unfinished UTF-8 character, so that a stream shows whole characters only. Bytes that can

@@ -2,12 +2,15 @@
 #include "text/bpe_encoder.h"
 
 #include <algorithm>
+#include <bit>
 #include <queue>
 #include <set>
 #include <stdexcept>
 
 namespace qkv {
 namespace {
+
+constexpr std::size_t kShort = 40;  // bytes of a piece
 
 [[noreturn]] void fail(const std::string& expected, const std::string& found) {
   throw std::invalid_argument("[tokenizer] expected " + expected + "; found " + found);
@@ -42,21 +45,58 @@ BpeEncoder::BpeEncoder(const TokenizerData& data) {
   for (std::size_t byte = 0; byte < 256; ++byte)
     if (byte_ids_[byte] < 0) fail("a token for each of the 256 bytes", "none for byte " + std::to_string(byte));
   const auto size = static_cast<std::int32_t>(data.tokens.size());
-  merges_.reserve(data.merges.size());
+  slots_.assign(std::bit_ceil(2 * data.merges.size() + 2), Slot{0, {kNoRank, -1}});
   for (std::size_t rank = 0; rank < data.merges.size(); ++rank) {
     const Merge& merge = data.merges[rank];
     for (const std::int32_t id : {merge.left, merge.right, merge.result})
       if (id < 0 || id >= size) fail("ids below " + std::to_string(size) + " in merges", std::to_string(id));
-    if (!merges_.emplace(pair_key(merge.left, merge.right), Target{static_cast<std::int32_t>(rank), merge.result})
-             .second)
-      fail("each pair to be merged once", "merge " + std::to_string(rank) + " again");
+    const std::uint64_t pair = pair_key(merge.left, merge.right);
+    Slot& place = const_cast<Slot&>(slot(pair));
+    if (place.target.rank != kNoRank) fail("each pair to be merged once", "merge " + std::to_string(rank) + " again");
+    place = {pair, {static_cast<std::int32_t>(rank), merge.result}};
+    ++merge_count_;
   }
+}
+
+const BpeEncoder::Slot& BpeEncoder::slot(std::uint64_t pair) const noexcept {
+  const std::size_t mask = slots_.size() - 1;
+  std::uint64_t mixed = (pair ^ pair >> 32) * 0x9E3779B97F4A7C15u;
+  std::size_t at = (mixed ^ mixed >> 32) & mask;
+  while (slots_[at].target.rank != kNoRank && slots_[at].pair != pair) at = (at + 1) & mask;
+  return slots_[at];
 }
 
 void BpeEncoder::encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
   if (!whole_.empty()) {
     if (const auto found = whole_.find(std::string(piece)); found != whole_.end()) return ids.push_back(found->second);
   }
+  if (piece.size() <= kShort) return encode_short(piece, ids);
+  encode_long(piece, ids);
+}
+
+// The definition as it stands: quadratic, but without a queue, and fastest for words.
+void BpeEncoder::encode_short(std::string_view piece, std::vector<std::int32_t>& ids) const {
+  std::array<std::int32_t, kShort> symbols;  // [n] ids
+  std::array<Target, kShort> targets;        // [n - 1] what the pair that begins at each symbol becomes
+  std::size_t n = piece.size();
+  for (std::size_t i = 0; i < n; ++i) symbols[i] = byte_id(piece[i]);
+  for (std::size_t i = 0; i + 1 < n; ++i) targets[i] = target(symbols[i], symbols[i + 1]);
+  while (n > 1) {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i + 1 < n; ++i)
+      if (targets[i].rank < targets[best].rank) best = i;
+    if (targets[best].rank == kNoRank) break;
+    symbols[best] = targets[best].result;
+    --n;
+    for (std::size_t i = best + 1; i < n; ++i) symbols[i] = symbols[i + 1];
+    for (std::size_t i = best; i + 1 < n; ++i) targets[i] = targets[i + 1];
+    if (best + 1 < n) targets[best] = target(symbols[best], symbols[best + 1]);
+    if (best > 0) targets[best - 1] = target(symbols[best - 1], symbols[best]);
+  }
+  ids.insert(ids.end(), symbols.begin(), symbols.begin() + static_cast<std::ptrdiff_t>(n));
+}
+
+void BpeEncoder::encode_long(std::string_view piece, std::vector<std::int32_t>& ids) const {
   if (piece.size() > std::size_t{1} << 30) fail("pieces of at most 1 GiB", std::to_string(piece.size()) + " bytes");
   const auto n = static_cast<std::int32_t>(piece.size());
   std::vector<Symbol> symbols(piece.size());
@@ -70,8 +110,8 @@ void BpeEncoder::encode(std::string_view piece, std::vector<std::int32_t>& ids) 
   const auto propose = [&](std::int32_t at) {
     if (at < 0 || symbol(at).after < 0) return;
     const std::int32_t left = symbol(at).id, right = symbol(symbol(at).after).id;
-    const auto found = merges_.find(pair_key(left, right));
-    if (found != merges_.end()) queue.push({found->second.rank, at, found->second.result, left, right});
+    const Target found = target(left, right);
+    if (found.rank != kNoRank) queue.push({found.rank, at, found.result, left, right});
   };
   for (std::int32_t i = 0; i + 1 < n; ++i) propose(i);
   while (!queue.empty()) {

@@ -25,17 +25,29 @@ class BpeEncoder {
   explicit BpeEncoder(const TokenizerData& data);
 
   std::int32_t byte_id(char byte) const noexcept { return byte_ids_[static_cast<unsigned char>(byte)]; }
-  bool merges() const noexcept { return !merges_.empty() || !whole_.empty(); }
+  bool merges() const noexcept { return merge_count_ > 0 || !whole_.empty(); }
   // Appends the ids of a piece: from single bytes, the most urgent merge first, the leftmost of equals, until none
   // applies. O(n log n) in the piece's length.
   void encode(std::string_view piece, std::vector<std::int32_t>& ids) const;
 
  private:
   struct Target {
-    std::int32_t rank, result;
+    std::int32_t rank, result;  // rank kNoRank: the pair is not merged
   };
+  struct Slot {
+    std::uint64_t pair;
+    Target target;
+  };
+  static constexpr std::int32_t kNoRank = 0x7FFFFFFF;
+
+  const Slot& slot(std::uint64_t pair) const noexcept;  // the pair's, or the free one where it would stand
+  Target target(std::int32_t left, std::int32_t right) const noexcept { return slot(pair_key(left, right)).target; }
+  void encode_short(std::string_view piece, std::vector<std::int32_t>& ids) const;
+  void encode_long(std::string_view piece, std::vector<std::int32_t>& ids) const;
+
   std::array<std::int32_t, 256> byte_ids_{};
-  std::unordered_map<std::uint64_t, Target> merges_;
+  std::vector<Slot> slots_;  // a hash table with open addressing, at most half full; its size is a power of two
+  std::size_t merge_count_ = 0;
   std::unordered_map<std::string, std::int32_t> whole_;  // pieces that are a token as they stand (ignore_merges)
 };
 

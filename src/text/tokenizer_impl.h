@@ -15,7 +15,8 @@ namespace qkv {
 
 struct Tokenizer::Impl {
   explicit Impl(TokenizerData from);  // throws std::invalid_argument on data that cannot be a tokenizer
-  std::vector<std::int32_t> encode_scored(std::string_view text, const AddedTokens& added) const;
+  // start: the text begins here, rather than going on.
+  void encode_scored(std::string_view text, const AddedTokens& added, bool start, std::vector<std::int32_t>& ids) const;
 
   TokenizerData data;
   std::optional<BpeEncoder> encoder;  // one of the two

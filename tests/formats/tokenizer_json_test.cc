@@ -89,6 +89,11 @@ TEST(TokenizerJson, HonoursIgnoreMergesAndPrefixSpaceAndRegex) {
   file["pre_tokenizer"]["add_prefix_space"] = true;
   EXPECT_THAT(load(scratch, file).encode("ta"), ElementsAre(258, 'a'));
   EXPECT_THAT(load(scratch, file).encode(" ta"), ElementsAre(258, 'a'));
+  std::vector<std::int32_t> ids;  // a text in two parts is given its space once
+  TextEncoder encoder(load(scratch, file));
+  encoder.encode("ta", ids);
+  encoder.encode("ta", ids, SpecialTokens::as_text, true);
+  EXPECT_THAT(ids, ElementsAre(258, 'a', 't', 'a'));
   file = small_file();
   file["model"]["merges"] = json::array({"! b"});
   file["model"]["vocab"].erase("bc");

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <iterator>
+
 #include "core/random.h"
 
 namespace qkv {
@@ -70,6 +72,24 @@ TEST(Splitter, LosesNothing) {
       joined += piece;
     }
     ASSERT_EQ(joined, text);
+  }
+}
+
+// The scanner of ASCII and the expression itself, which one more pair of brackets takes the scanner's place from.
+TEST(Splitter, ReadsAsciiAsTheExpressionDoes) {
+  const std::vector<std::string> expression{"(?:" + std::string(kGpt2Pattern) + ")"};
+  const char* parts[] = {" ",   "  ", "\n", "\r\n", "\v",     "\f",     "a",      "Bc",     "'s",
+                         "'t",  "'m", "'d", "'r",   "'re",    "'v",     "ve",     "'l",     "'ll",
+                         "'LL", "''", "7",  "42",   "!",      "-",      "_",      "\x1C",   "\x7F",
+                         "é",   "歪", "²",  "🦙", "\u00A0", "\u2003", "\u2019", "\u0301", "\xFF"};
+  const Random random(9);
+  std::uint64_t draw = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string text;
+    // Mostly ASCII, then all of it.
+    const std::uint64_t kinds = round % 2 ? std::size(parts) : std::size(parts) - 9;
+    for (std::uint64_t n = random.below(draw++, 12); n > 0; --n) text += parts[random.below(draw++, kinds)];
+    ASSERT_EQ(gpt2(text), pieces(text, expression)) << text;
   }
 }
 

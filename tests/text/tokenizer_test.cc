@@ -65,6 +65,44 @@ TEST(Tokenizer, LearntTokensMakeTheTextShorter) {
   EXPECT_TRUE(std::equal(again.begin(), again.end(), twice.begin() + static_cast<std::ptrdiff_t>(again.size())));
 }
 
+// More pieces than are remembered, of lengths around what fits, met again and again.
+TEST(TextEncoder, GivesTheIdsOfTheTokenizer) {
+  const Tokenizer tokenizer = Tokenizer::train_bpe(kText, 300, {});
+  const Random random(3);
+  std::uint64_t draw = 0;
+  std::string text;
+  while (text.size() < 2'000'000) {
+    text += ' ';
+    for (std::uint64_t n = 1 + random.below(draw++, 18); n > 0; --n) text += "thegod"[random.below(draw++, 6)];
+  }
+  TextEncoder encoder(tokenizer);
+  std::vector<std::int32_t> ids, again;
+  encoder.encode(text, ids);
+  encoder.encode(text, again);
+  EXPECT_EQ(ids, again);
+  EXPECT_EQ(ids, tokenizer.encode(text));
+  std::vector<std::int32_t> piece_by_piece;  // each too short for a memory
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at + 1), text.size());
+    const std::vector<std::int32_t> piece = tokenizer.encode(text.substr(at, end - at));
+    piece_by_piece.insert(piece_by_piece.end(), piece.begin(), piece.end());
+    at = end;
+  }
+  EXPECT_EQ(ids, piece_by_piece);
+}
+
+// Pieces at the very end of the memory that may be read, of every length.
+TEST(TextEncoder, ReadsNothingPastTheText) {
+  const Tokenizer tokenizer = Tokenizer::train_bpe(kText, 300, {});
+  TextEncoder encoder(tokenizer);
+  for (std::size_t length = 1; length <= 40; ++length) {
+    const std::vector<char> exact(kText.begin(), kText.begin() + static_cast<std::ptrdiff_t>(length));
+    std::vector<std::int32_t> ids;
+    encoder.encode({exact.data(), exact.size()}, ids);
+    EXPECT_EQ(tokenizer.decode(ids), kText.substr(0, length));
+  }
+}
+
 TEST(Tokenizer, TellsHowTrainingGoes) {
   struct Seen {
     std::int64_t last = 0;

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <span>
+
+#include "text/piece_cache.h"
+#include "text/tokenizer_impl.h"
+
+namespace qkv {
+
+// A space is put before the text and after each special token.
+void Tokenizer::Impl::encode_scored(std::string_view text, const AddedTokens& added, bool start,
+                                    std::vector<std::int32_t>& ids) const {
+  for (std::size_t at = 0; at < text.size();) {
+    const AddedTokens::Found found = added.find(text, at);
+    if (found.begin > at) {
+      const std::string part = with_spaces(text.substr(at, found.begin - at));
+      scored->encode(data.add_prefix_space && start ? ' ' + part : part, ids);
+      start = false;
+    }
+    if (found.token) {
+      ids.push_back(found.token->id);
+      start = true;
+    }
+    at = found.end;
+  }
+}
+
+struct TextEncoder::State {
+  State(std::shared_ptr<const Tokenizer::Impl> from, std::size_t sets) : impl(std::move(from)), cache(sets) {}
+
+  // `end` is where the bytes that may be read end.
+  void add(std::string_view piece, const char* end, std::vector<std::int32_t>& ids) {
+    if (piece.size() > PieceCache::kLongestPiece || cache.empty()) return impl->encoder->encode(piece, ids);
+    const PieceCache::Key key = PieceCache::key_of(piece, static_cast<std::size_t>(end - piece.data()));
+    const auto known = cache.find(key);
+    if (!known.empty()) {
+      ids.insert(ids.end(), known.begin(), known.end());
+      return;
+    }
+    const std::size_t before = ids.size();
+    impl->encoder->encode(piece, ids);
+    if (ids.size() - before <= PieceCache::kMostIds) cache.put(key, std::span(ids).subspan(before));
+  }
+
+  // A text without added tokens.
+  void add_text(std::string_view text, std::vector<std::int32_t>& ids) {
+    if (!impl->encoder->merges()) {
+      for (const char byte : text) ids.push_back(impl->encoder->byte_id(byte));
+      return;
+    }
+    const char* const end = text.data() + text.size();
+    impl->splitter.split(text, [&](std::string_view piece) { add(piece, end, ids); });
+  }
+
+  std::shared_ptr<const Tokenizer::Impl> impl;
+  PieceCache cache;
+};
+
+TextEncoder::TextEncoder(const Tokenizer& tokenizer) : TextEncoder(tokenizer, kPieceSets) {}
+TextEncoder::TextEncoder(const Tokenizer& tokenizer, std::size_t sets)
+    : state_(std::make_unique<State>(tokenizer.impl_, sets)) {}
+TextEncoder::~TextEncoder() = default;
+TextEncoder::TextEncoder(TextEncoder&&) noexcept = default;
+TextEncoder& TextEncoder::operator=(TextEncoder&&) noexcept = default;
+
+void TextEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids, SpecialTokens special, bool continues) {
+  const Tokenizer::Impl& impl = *state_->impl;
+  const AddedTokens& added = special == SpecialTokens::as_ids ? impl.all_added : impl.plain_added;
+  if (impl.scored) return impl.encode_scored(text, added, !continues, ids);
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const AddedTokens::Found found = added.find(text, at);
+    const std::string_view part = text.substr(at, found.begin - at);
+    const bool within = continues && at == 0;  // it has been given its space already
+    if (impl.data.add_prefix_space && !within && !part.empty() && part.front() != ' ') {
+      state_->add_text(' ' + std::string(part), ids);
+    } else {
+      state_->add_text(part, ids);
+    }
+    if (found.token) ids.push_back(found.token->id);
+    at = found.end;
+  }
+}
+
+}  // namespace qkv
