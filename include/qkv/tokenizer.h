@@ -11,6 +11,8 @@
 
 namespace qkv {
 
+struct TokenizerData;
+
 // Whether "<|endoftext|>" in a text is thirteen characters like any others or the control token. Text of unknown origin
 // must be the former, so that is the default everywhere.
 enum class SpecialTokens : std::uint8_t { as_text, as_ids };
@@ -47,6 +49,10 @@ class Tokenizer {
   std::string decode(std::int32_t id) const;
   std::string decode(const std::vector<std::int32_t>& ids) const;
   void save(const std::string& path) const;  // tokenizer.json, atomically
+
+  // All that it is made of, for those who read and write the files of other programs (src/text/tokenizer_data.h).
+  static Tokenizer from_data(TokenizerData data);  // throws std::invalid_argument on what cannot be a tokenizer
+  const TokenizerData& data() const noexcept;
 
  private:
   friend class TextEncoder;

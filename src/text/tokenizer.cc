@@ -43,6 +43,9 @@ Tokenizer Tokenizer::train_bpe(std::string_view text, std::int64_t size, Progres
   return Tokenizer(std::make_shared<const Impl>(train_bpe_data(text, size, report)));
 }
 
+Tokenizer Tokenizer::from_data(TokenizerData data) { return Tokenizer(std::make_shared<const Impl>(std::move(data))); }
+const TokenizerData& Tokenizer::data() const noexcept { return impl_->data; }
+
 std::int64_t Tokenizer::size() const noexcept { return static_cast<std::int64_t>(impl_->data.tokens.size()); }
 std::int32_t Tokenizer::begin_token() const noexcept { return impl_->data.begin_token; }
 std::int32_t Tokenizer::end_token() const noexcept { return impl_->data.end_token; }

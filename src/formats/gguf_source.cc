@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/gguf_source.h"
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+#include "core/float_types.h"
+#include "core/parallel.h"
+#include "formats/gguf.h"
+#include "formats/gguf_config.h"
+#include "formats/gguf_names.h"
+#include "formats/gguf_tokenizer.h"
+#include "formats/in_quotes.h"
+#include "qkv/error.h"
+
+namespace qkv {
+namespace {
+
+std::string dims_text(const std::vector<std::int64_t>& dims) { return to_string(Dims(std::span(dims))); }
+
+// Rows of a tensor that begin and end where the place says, as columns of `to` [row, count], or as its rows.
+template <class T>
+void read_matrix(const Gguf& file, const GgufTensor& tensor, const GgufPlace& place, T* to) {
+  constexpr std::int64_t kAtOnce = 16;  // rows of the file: as many neighbours of ours are written together
+  const std::int64_t row = tensor.row(), count = place.count;
+  parallel_for((count + kAtOnce - 1) / kAtOnce, [&](std::int64_t task) {
+    const std::int64_t begin = task * kAtOnce, n = std::min(kAtOnce, count - begin);
+    std::vector<float> rows(static_cast<std::size_t>(n * row));  // [n, row]
+    file.read_rows(tensor, place.first + begin, n, rows.data());
+    for (std::int64_t j = 0; j < (place.transposed ? row : 0); ++j)
+      for (std::int64_t r = 0; r < n; ++r)
+        to[j * count + gguf_our_row(place, begin + r)] = narrow<T>(rows[static_cast<std::size_t>(r * row + j)]);
+    for (std::int64_t i = 0; i < (place.transposed ? 0 : n * row); ++i)
+      to[begin * row + i] = narrow<T>(rows[static_cast<std::size_t>(i)]);
+  });
+}
+
+template <class T>
+void read_vector(const Gguf& file, const GgufTensor& tensor, const GgufPlace& place, T* to) {
+  std::vector<float> all(static_cast<std::size_t>(tensor.row()));
+  file.read_rows(tensor, 0, 1, all.data());
+  for (std::int64_t j = 0; j < place.count; ++j)
+    to[gguf_our_row(place, j)] = narrow<T>(all[static_cast<std::size_t>(place.first + j)]);
+}
+
+template <class T>
+void read_place(const Gguf& file, const GgufTensor* tensor, const GgufPlace& place, T* to) {
+  if (!tensor)
+    std::fill_n(to, place.count, T{});
+  else if (place.dims.size() == 1)
+    read_vector(file, *tensor, place, to);
+  else
+    read_matrix(file, *tensor, place, to);
+}
+
+class GgufSource final : public ModelSource {
+ public:
+  GgufSource(const std::string& path, MappedFile mapped)
+      : ModelSource(path, ""), mapped_(std::move(mapped)), file_(path, mapped_.bytes()) {
+    look_through();
+  }
+  GgufSource(const std::string& path, std::span<const std::byte> file) : ModelSource(path, ""), file_(path, file) {
+    look_through();
+  }
+
+  DType dtype() const override {
+    const auto is_bf16 = [](const Parameter& p) { return p.tensor && p.tensor->type->type == BlockType::bf16; };
+    return std::all_of(parameters_.begin(), parameters_.end(), is_bf16) ? DType::bf16 : DType::f32;
+  }
+
+  void read(std::size_t i, View to) const override {
+    const Parameter& p = parameters_.at(i);
+    if (!(to.shape == infos_[i].shape))
+      throw std::invalid_argument("[gguf] expected room for " + to_string(infos_[i].shape) + "; found " +
+                                  to_string(to.shape));
+    if (to.dtype == DType::f32)
+      read_place(file_, p.tensor, p.place, static_cast<float*>(to.data));
+    else if (to.dtype == DType::f64)
+      read_place(file_, p.tensor, p.place, static_cast<double*>(to.data));
+    else if (to.dtype == DType::bf16)
+      read_place(file_, p.tensor, p.place, static_cast<bf16*>(to.data));
+    else
+      throw std::invalid_argument("[gguf] expected room of f32, f64 or bf16; found " +
+                                  std::string(dtype_name(to.dtype)));
+  }
+
+  Tokenizer tokenizer() const override {
+    try {
+      return Tokenizer::from_data(read_gguf_tokenizer(file_));
+    } catch (const std::invalid_argument& error) {
+      throw FileError(path_, error.what());
+    }
+  }
+
+  std::vector<std::int32_t> end_tokens() const override {
+    std::vector<std::int32_t> ids;
+    for (const char* name : {"eos", "eot", "eom"}) {
+      const std::string key = std::string("tokenizer.ggml.") + name + "_token_id";
+      if (!file_.has(key)) continue;
+      const auto id = static_cast<std::int32_t>(file_.integer(key, 0, config_.vocab_size - 1));
+      if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+    }
+    return ids;
+  }
+
+ private:
+  void look_through() {
+    const GgufFamily family = read_gguf_family(file_);
+    format_ = "GGUF v" + std::to_string(file_.version()) + " " + std::string(gguf_name(family));
+    config_ = read_gguf_config(file_, family);
+    // Before the names of so many layers are made: a key of a few bytes may ask for any number.
+    if (static_cast<std::uint64_t>(config_.n_layer) > file_.tensors().size())
+      file_.fail_key(std::string(gguf_name(family)) + ".block_count",
+                     "there are " + std::to_string(file_.tensors().size()) + " tensors, too few for " +
+                         std::to_string(config_.n_layer) + " layers");
+    try {
+      infos_ = parameter_infos(config_);
+    } catch (const std::invalid_argument& error) {  // sizes whose product cannot be counted
+      throw FileError(path_, error.what());
+    }
+    find_parameters(family);
+    tell();
+  }
+
+  struct Parameter {
+    GgufPlace place;
+    const GgufTensor* tensor;  // null: a bias of zeros
+  };
+
+  void find_parameters(GgufFamily family) {
+    std::set<std::string_view> used;
+    if (family == GgufFamily::llama) used.insert("rope_freqs.weight");  // the configuration holds it
+    for (const ParameterInfo& info : infos_) {
+      const std::string layer = gguf_layer_prefix(info.name);
+      const bool joined = !layer.empty() && file_.find_tensor(layer + "attn_qkv.weight") != nullptr;
+      Parameter p{gguf_place(family, config_, info, joined), nullptr};
+      p.tensor = file_.find_tensor(p.place.tensor);
+      const std::string where = "tensor " + in_quotes(p.place.tensor) + ": ";
+      if (!p.tensor && !p.place.may_be_missing) throw FileError(path_, where + "is missing");
+      if (p.tensor) {
+        if (p.tensor->dims != p.place.dims)
+          throw FileError(path_, p.tensor->offset,
+                          where + "expected " + dims_text(p.place.dims) + "; found " + dims_text(p.tensor->dims));
+        if (!p.tensor->type->type)
+          throw FileError(path_, p.tensor->offset,
+                          where + "type " + std::string(p.tensor->type->name) + " is not read");
+        used.insert(p.tensor->name);
+      }
+      parameters_.push_back(std::move(p));
+    }
+    for (const GgufTensor& tensor : file_.tensors())
+      if (!used.contains(tensor.name))
+        throw FileError(path_, tensor.offset,
+                        "tensor " + in_quotes(tensor.name) + ": is no parameter of this configuration");
+  }
+
+  void tell() {
+    for (const char* key : {"general.name", "tokenizer.ggml.model", "tokenizer.ggml.pre"})
+      if (const GgufKey* found = file_.find_key(key); found && found->type == GgufType::string)
+        facts_.emplace_back(key, file_.string(key));
+    for (const GgufTensor& tensor : file_.tensors())
+      tensors_.push_back({std::string(tensor.name),
+                          std::string(tensor.type->name),
+                          {tensor.dims.rbegin(), tensor.dims.rend()},
+                          tensor.bytes.size()});
+  }
+
+  MappedFile mapped_;  // nothing where someone else holds the bytes
+  Gguf file_;
+  std::vector<Parameter> parameters_;  // [i] as infos_[i]
+};
+
+}  // namespace
+
+std::unique_ptr<ModelSource> open_gguf(const std::string& path) {
+  return std::make_unique<GgufSource>(path, MappedFile(path));
+}
+
+std::unique_ptr<ModelSource> open_gguf(const std::string& path, std::span<const std::byte> file) {
+  return std::make_unique<GgufSource>(path, file);
+}
+
+}  // namespace qkv

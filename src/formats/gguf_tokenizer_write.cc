@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "formats/gguf_splits.h"
+#include "formats/gguf_tokenizer.h"
+#include "formats/in_quotes.h"
+#include "text/byte_level.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::int32_t kNormal = 1, kUnknown = 2, kControl = 3, kUser = 4, kUnused = 5, kByte = 6;  // types of tokens
+
+[[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument("[gguf] " + message); }
+
+std::string with_marks(const std::string& text) {
+  std::string marked;
+  for (const char c : text) marked += c == ' ' ? "\xE2\x96\x81" : std::string(1, c);
+  return marked;
+}
+
+// Spellings and types of all ids.
+struct Vocabulary {
+  std::vector<std::string> spellings;  // [vocab_size]
+  std::vector<std::int32_t> types;     // [vocab_size]
+};
+
+Vocabulary vocabulary_of(const TokenizerData& data, std::int64_t vocab_size) {
+  Vocabulary v;
+  v.types.assign(data.tokens.size(), kNormal);
+  const auto type = [&](std::int32_t id) -> std::int32_t& { return v.types[static_cast<std::size_t>(id)]; };
+  for (const AddedToken& token : data.added) {
+    if (token.single_word || token.lstrip || token.rstrip)
+      refuse("GGUF cannot say single_word, lstrip or rstrip of an added token; found one of them for " +
+             in_quotes(token.content));
+    type(token.id) = token.special ? kControl : kUser;
+  }
+  if (data.unknown_token >= 0) type(data.unknown_token) = kUnknown;
+  for (const std::int32_t id : data.byte_ids)
+    if (id >= 0) type(id) = kByte;
+  for (std::size_t id = 0; id < data.tokens.size(); ++id) {
+    const std::string& token = data.tokens[id];
+    if (v.types[id] == kByte)
+      v.spellings.push_back(fmt::format("<0x{:02X}>", static_cast<unsigned char>(token[0])));
+    else if (v.types[id] != kNormal)
+      v.spellings.push_back(token);
+    else
+      v.spellings.push_back(data.scores.empty() ? to_byte_level(token) : with_marks(token));
+  }
+  while (static_cast<std::int64_t>(v.spellings.size()) < vocab_size) {
+    v.spellings.push_back("[PAD" + std::to_string(v.spellings.size()) + "]");
+    v.types.push_back(kUnused);
+  }
+  return v;
+}
+
+void write_merges(GgufWriter& file, const TokenizerData& data, const Vocabulary& v) {
+  const auto spelling = [&](std::int32_t id) { return v.spellings[static_cast<std::size_t>(id)]; };
+  std::vector<std::string> merges;
+  for (const Merge& merge : data.merges) merges.push_back(spelling(merge.left) + " " + spelling(merge.right));
+  file.strings("tokenizer.ggml.merges", merges);
+}
+
+void write_id(GgufWriter& file, const std::string& name, std::int32_t id) {
+  if (id >= 0) file.u32("tokenizer.ggml." + name + "_token_id", static_cast<std::uint32_t>(id));
+}
+
+}  // namespace
+
+void write_gguf_tokenizer(GgufWriter& file, const TokenizerData& data, std::int64_t vocab_size) {
+  const Vocabulary v = vocabulary_of(data, vocab_size);
+  const bool scored = !data.scores.empty();
+  file.string("tokenizer.ggml.model", scored ? "llama" : "gpt2");
+  if (!scored) {
+    // Without merges a split changes nothing.
+    const GgufSplit* split = data.merges.empty() && !data.ignore_merges ? gguf_split("gpt-2")
+                                                                        : gguf_split(data.patterns, data.ignore_merges);
+    if (!split) refuse("a split of the text by these patterns has no name in GGUF; known are " + gguf_split_names());
+    if (data.add_prefix_space) refuse("GGUF cannot say add_prefix_space of a byte-level tokenizer");
+    file.string("tokenizer.ggml.pre", split->name);
+  } else {
+    file.string("tokenizer.ggml.pre", "default");
+  }
+  file.strings("tokenizer.ggml.tokens", v.spellings);
+  if (scored) {
+    std::vector<float> scores = data.scores;
+    scores.resize(v.spellings.size(), -1000.0f);
+    file.f32s("tokenizer.ggml.scores", scores);
+  }
+  file.i32s("tokenizer.ggml.token_type", v.types);
+  if (!scored) write_merges(file, data, v);
+  write_id(file, "bos", data.begin_token);
+  write_id(file, "eos", data.end_token);
+  write_id(file, "unknown", data.unknown_token);
+  file.boolean("tokenizer.ggml.add_bos_token", data.begin_token >= 0);
+  file.boolean("tokenizer.ggml.add_space_prefix", data.add_prefix_space);
+}
+
+}  // namespace qkv
