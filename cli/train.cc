@@ -15,6 +15,7 @@
 #include "qkv/interrupt.h"
 #include "qkv/measure.h"
 #include "qkv/model_file.h"
+#include "train_page.h"
 #include "train_progress.h"
 #include "train_settings.h"
 
@@ -220,10 +221,12 @@ class Reporter {
     print(text + "\n");
   }
   double seconds() const { return progress_.seconds(); }
+  void keep(TrainPage& page) { page_ = &page; }  // to be written while the run goes on
 
  private:
   void step(const qkv::StepReport& report) {
     const std::int64_t steps = trainer_.config().steps;
+    if (page_) page_->after_step();
     seconds_ += report.seconds;
     tokens_ += report.tokens;
     ++count_;
@@ -288,9 +291,39 @@ class Reporter {
   const TrainSettings& settings_;
   double flops_per_token_, peak_;
   Progress progress_;
+  TrainPage* page_ = nullptr;
   double seconds_ = 0;                   // since the last line
   std::int64_t tokens_ = 0, count_ = 0;  // likewise
 };
+
+// What the page says beside the configuration.
+std::vector<qkv::RunFacts> page_facts(const TrainSettings& settings, const qkv::Trainer& trainer,
+                                      const qkv::Peak& peak) {
+  const qkv::TokenDataset& data = trainer.data();
+  qkv::RunFacts text{"Data", {}};
+  for (const std::string& file : settings.data) text.rows.emplace_back("text", file);
+  text.rows.emplace_back("vocabulary", fmt::format("{} tokens", trainer.tokenizer().size()));
+  const auto size = [](const qkv::TokenPart& part) {
+    return fmt::format("{} tokens, {:.2f} MB", part.size(), static_cast<double>(part.bytes()) * 1e-6);
+  };
+  text.rows.emplace_back("training", size(data.training()));
+  text.rows.emplace_back("validation", size(data.validation()));
+  return {text, {"Machine", {{"peak", fmt::format("{:.0f} GF/s ({})", peak.gflops, peak.instructions)}}}};
+}
+
+// run_training with its page. The page of a run that an error ends says so.
+bool run_with_page(qkv::Trainer& trainer, const qkv::RunOptions& options, Reporter& reporter, TrainPage& page) {
+  reporter.keep(page);
+  try {
+    const bool complete = qkv::run_training(trainer, options, reporter.observer());
+    page.end(complete ? qkv::RunPhase::finished : qkv::RunPhase::stopped,
+             complete ? "" : fmt::format("Stopped after step {}; qkv train --resume goes on.", trainer.steps_done()));
+    return complete;
+  } catch (const std::exception& error) {
+    page.end(qkv::RunPhase::failed, error.what());
+    throw;
+  }
+}
 
 void run(const TrainSettings& settings) {
   if (settings.out.empty()) throw UsageError("--out is needed: the directory of the model");
@@ -302,8 +335,10 @@ void run(const TrainSettings& settings) {
   print(fmt::format("peak: {:.0f} GF/s ({}), {:.1f} MFLOP a token\n", peak.gflops, peak.instructions, flops / 1e6));
   qkv::install_interrupt_latch();
   Reporter reporter(trainer, settings, flops, peak.gflops * 1e9);
+  TrainPage page(settings.out, trainer, page_facts(settings, trainer, peak),
+                 [&](const std::string& text) { reporter.line(text); });
   const bool complete =
-      qkv::run_training(trainer, {settings.out, flops, peak.gflops * 1e9, settings.stop_after}, reporter.observer());
+      run_with_page(trainer, {settings.out, flops, peak.gflops * 1e9, settings.stop_after}, reporter, page);
   if (!complete) {
     reporter.line(fmt::format("{}: step {} is finished and saved in {}; go on with --resume",
                               qkv::interrupt_requested() ? "interrupted" : "stopped", trainer.steps_done(),
@@ -317,6 +352,7 @@ void run(const TrainSettings& settings) {
                         trainer.best_step(), settings.out);
   }
   reporter.line(text);
+  reporter.line(fmt::format("the page of the run is {}/report.html", settings.out));
   reporter.line(fmt::format("the model is in {0} (try: qkv generate -m {0} -p \"...\")", settings.out));
 }
 

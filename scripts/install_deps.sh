@@ -11,7 +11,8 @@ packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev libf
   libgtest-dev libgmock-dev python3 python3-numpy bible-kjv bible-kjv-text)
 tools=(g++ cmake ninja python3)
 if [[ "${1:-}" == --all ]]; then
-  packages+=(clang clang-format clang-tidy libomp-dev libbenchmark-dev qemu-user g++-aarch64-linux-gnu)
+  packages+=(clang clang-format clang-tidy libomp-dev libbenchmark-dev qemu-user g++-aarch64-linux-gnu
+    chromium chromium-driver python3-selenium)
   tools+=(clang++ clang-format clang-tidy)
 elif [[ $# -gt 0 ]]; then
   echo "usage: install_deps.sh [--all]" >&2

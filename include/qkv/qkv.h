@@ -14,6 +14,7 @@
 #include "qkv/model.h"
 #include "qkv/model_file.h"
 #include "qkv/multi_head.h"
+#include "qkv/report.h"
 #include "qkv/tensor.h"
 #include "qkv/threads.h"
 #include "qkv/tokenizer.h"

@@ -83,8 +83,8 @@ class Run(TrainTest):
     def test_leaves_a_model_to_pass_on(self):
         done = self.train("out", "--steps", "12", "--checkpoint-interval", "5", "--log-interval", "4")
         self.assertEqual(sorted(os.listdir(self.path("out"))),
-                         ["best", "config.json", "metrics.jsonl", "model.safetensors", "run_state.safetensors",
-                          "tokenizer.json", "tokens.bin"])
+                         ["best", "config.json", "metrics.jsonl", "model.safetensors", "report.html", "run.json",
+                          "run_state.safetensors", "tokenizer.json", "tokens.bin"])
         self.assertEqual(sorted(os.listdir(self.path("out/best"))), ["config.json", "model.safetensors", "tokenizer.json"])
         steps = [line for line in done.out.splitlines() if line.startswith("step") and "tokens/s" in line]
         self.assertEqual([int(line.split()[1].split("/")[0]) for line in steps], [1, 4, 8, 12])

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// qkv report: makes the page of a training run anew.
+#include "qkv/report.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli.h"
+
+namespace {
+
+void add(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("report", "Make the page of a training run anew");
+  const auto directory = std::make_shared<std::string>();
+  command
+      ->add_option("directory", *directory,
+                   "The run's directory (--out of `qkv train`); its report.html is written from its metrics.jsonl and "
+                   "run.json")
+      ->type_name("DIR")
+      ->required();
+  command->callback([directory] {
+    qkv::write_report(*directory);
+    qkv::cli::print(fmt::format("{}/report.html\n", *directory));
+  });
+}
+
+const qkv::cli::Subcommand kReport(25, add);
+
+}  // namespace

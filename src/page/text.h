@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text made safe for the place it stands in. Whatever the bytes: what is no UTF-8 becomes U+FFFD, what a page may not
+// hold (control characters other than tab and new line) too.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace qkv {
+
+// For HTML text and attributes in double quotes.
+std::string html_text(std::string_view text);
+
+// A JSON string with its quotes, which may stand inside <script>: it has no '<', '>', '&', U+2028 or U+2029.
+std::string json_text(std::string_view text);
+
+// A JSON number of seven digits ("0.1234568"); null for what is not finite.
+std::string json_number(double value);
+
+}  // namespace qkv
