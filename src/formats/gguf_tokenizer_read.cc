@@ -86,6 +86,8 @@ class TokenizerReader {
     if (!split) file_.fail_key(kPre, "the split " + in_quotes(name) + " is not known; known are " + gguf_split_names());
     data_.patterns = split->patterns;
     data_.ignore_merges = split->ignore_merges;
+    data_.drop_unknown_bytes =
+        true;  // as llama.cpp does; SmolLM2's vocabulary has no token for some control characters
     for (std::size_t i = 0; i < spellings_.size(); ++i) {
       if (types_[i] == kByte) file_.fail_key(kTypes, item(i, "a byte-level tokenizer has no byte tokens"));
       std::optional<std::string> bytes;

@@ -43,7 +43,9 @@ BpeEncoder::BpeEncoder(const TokenizerData& data) {
     if (data.ignore_merges) whole_.emplace(token, static_cast<std::int32_t>(id));
   }
   for (std::size_t byte = 0; byte < 256; ++byte)
-    if (byte_ids_[byte] < 0) fail("a token for each of the 256 bytes", "none for byte " + std::to_string(byte));
+    if (byte_ids_[byte] < 0 && !data.drop_unknown_bytes)
+      fail("a token for each of the 256 bytes", "none for byte " + std::to_string(byte));
+  complete_ = *std::min_element(byte_ids_.begin(), byte_ids_.end()) >= 0;
   const auto size = static_cast<std::int32_t>(data.tokens.size());
   slots_.assign(std::bit_ceil(2 * data.merges.size() + 2), Slot{0, {kNoRank, -1}});
   for (std::size_t rank = 0; rank < data.merges.size(); ++rank) {
@@ -70,6 +72,14 @@ void BpeEncoder::encode(std::string_view piece, std::vector<std::int32_t>& ids) 
   if (!whole_.empty()) {
     if (const auto found = whole_.find(std::string(piece)); found != whole_.end()) return ids.push_back(found->second);
   }
+  if (complete_) return encode_bytes(piece, ids);
+  std::string known;
+  for (const char byte : piece)
+    if (byte_id(byte) >= 0) known += byte;
+  encode_bytes(known, ids);
+}
+
+void BpeEncoder::encode_bytes(std::string_view piece, std::vector<std::int32_t>& ids) const {
   if (piece.size() <= kShort) return encode_short(piece, ids);
   encode_long(piece, ids);
 }

@@ -21,11 +21,12 @@ inline std::uint64_t pair_key(std::int32_t left, std::int32_t right) noexcept {
 // Immutable once made, so any number of threads may use one.
 class BpeEncoder {
  public:
-  // Throws std::invalid_argument if a byte has no token or a merge is wrong or given twice.
+  // Throws std::invalid_argument if a byte has no token (unless the data allow it) or a merge is wrong or given twice.
   explicit BpeEncoder(const TokenizerData& data);
 
   std::int32_t byte_id(char byte) const noexcept { return byte_ids_[static_cast<unsigned char>(byte)]; }
-  bool merges() const noexcept { return merge_count_ > 0 || !whole_.empty(); }
+  // Whether there is more to do than to put byte_id() for each byte.
+  bool merges() const noexcept { return merge_count_ > 0 || !whole_.empty() || !complete_; }
   // Appends the ids of a piece: from single bytes, the most urgent merge first, the leftmost of equals, until none
   // applies. O(n log n) in the piece's length.
   void encode(std::string_view piece, std::vector<std::int32_t>& ids) const;
@@ -42,10 +43,12 @@ class BpeEncoder {
 
   const Slot& slot(std::uint64_t pair) const noexcept;  // the pair's, or the free one where it would stand
   Target target(std::int32_t left, std::int32_t right) const noexcept { return slot(pair_key(left, right)).target; }
+  void encode_bytes(std::string_view piece, std::vector<std::int32_t>& ids) const;
   void encode_short(std::string_view piece, std::vector<std::int32_t>& ids) const;
   void encode_long(std::string_view piece, std::vector<std::int32_t>& ids) const;
 
-  std::array<std::int32_t, 256> byte_ids_{};
+  std::array<std::int32_t, 256> byte_ids_{};  // -1: there is none (drop_unknown_bytes)
+  bool complete_ = true;                      // each byte has one
   std::vector<Slot> slots_;  // a hash table with open addressing, at most half full; its size is a power of two
   std::size_t merge_count_ = 0;
   std::unordered_map<std::string, std::int32_t> whole_;  // pieces that are a token as they stand (ignore_merges)

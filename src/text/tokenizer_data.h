@@ -33,6 +33,7 @@ struct TokenizerData {
   std::vector<std::string> patterns;  // of the splitter, stage by stage
   bool add_prefix_space = false;      // a text that does not begin with a space is given one
   bool ignore_merges = false;         // a piece that is a token is that token, whatever the merges say
+  bool drop_unknown_bytes = false;    // a byte without a token is left out of texts; else each must have one
   std::int32_t end_token = -1;
   std::int32_t begin_token = -1;  // what a model expects before a text, if anything
 

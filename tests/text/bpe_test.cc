@@ -205,5 +205,24 @@ TEST(BpeTrainer, StopsAtTheSizeAndReportsProgress) {
   EXPECT_THROW(train_bpe_data(text, 256, {}), std::invalid_argument);
 }
 
+TEST(BpeEncoder, BytesWithoutATokenAreLeftOutWhereAllowed) {
+  TokenizerData data;
+  data.tokens = {"a", "b", "ab", "<x>"};
+  data.merges = {{0, 1, 2}};
+  EXPECT_THROW(BpeEncoder{data}, std::invalid_argument);
+  data.drop_unknown_bytes = true;
+  const BpeEncoder encoder(data);
+  EXPECT_TRUE(encoder.merges());
+  std::vector<std::int32_t> ids;
+  encoder.encode("za\1b", ids);  // what is left out parts nothing
+  encoder.encode("zz", ids);
+  encoder.encode(std::string(60, 'z') + "a" + std::string(60, 'b'), ids);
+  std::vector<std::int32_t> expected{2, 2};
+  expected.insert(expected.end(), 59, 1);
+  EXPECT_EQ(ids, expected);
+  data.merges.clear();
+  EXPECT_TRUE(BpeEncoder{data}.merges());
+}
+
 }  // namespace
 }  // namespace qkv
