@@ -10,7 +10,7 @@
 //   scores = softcap * tanh(scores / softcap)                 only if softcap > 0
 //   scores = scores + mask - slope[head] * |j - position|     a floating mask, ALiBi
 //   probs  = softmax of scores over the keys that may be read, and the head's sink if there is one
-//   out    = probs . v
+//   out    = probs . v                                        each probability dropped with dropout.p, others / (1 - p)
 //
 // Query i of sequence b stands at position start[b] + i in key coordinates. It may read key j unless the bool mask is
 // false there, the floating mask is -inf there, j > position (causal), j < position - window_left,
@@ -46,6 +46,16 @@ enum class AttentionPath : std::uint8_t {
   tiled,      // online softmax: O(q_len + kv_len) memory
 };
 
+// Dropout of probabilities after the softmax (Srivastava et al., 2014), for training. Whether query i keeps key j of
+// head h of sequence b is a function of (seed, first_sequence + b, h, i, j) alone, whichever path, tiles or threads
+// compute it, and in attention_backward the same. lse and probs are those without dropout; what is dropped is read with
+// weight 0.
+struct AttentionDropout {
+  double p = 0;                     // from 0 (off) to below 1
+  std::uint64_t seed = 0;           // another one in each layer and step
+  std::int64_t first_sequence = 0;  // the number of the batch's first sequence, so that batches may be cut
+};
+
 struct AttentionOptions {
   bool causal = false;
   Alignment alignment = Alignment::none;
@@ -64,6 +74,7 @@ struct AttentionOptions {
   std::int64_t first_key = 0;  // the absolute position of key 0 (a rolled cache): where sums are split is
                                // counted from position 0, so that decoding keeps the bits of a full pass;
                                // it moves neither masks nor alignment
+  AttentionDropout dropout = {};
   AttentionPath path = AttentionPath::automatic;
 };
 

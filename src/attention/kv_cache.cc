@@ -146,6 +146,7 @@ void KvCache::attend(const ConstView& q, const AttentionOptions& options, const 
   only(options.q_lengths.empty() && options.kv_lengths.empty(), "lengths");
   only(!options.require_readable_key, "require_readable_key");
   only(options.first_key == 0, "first_key");
+  only(options.dropout.p == 0, "dropout");
   if (q.rank() != 4) fail("q must be [batch, n_head, q_len, d_k]", "shape " + to_string(q.shape));
   const std::int64_t q_len = q.shape[2];
   if (q_len > size_)

@@ -166,6 +166,18 @@ std::vector<double> head_values(const char* name, const ConstView& view, const A
   return values;
 }
 
+void set_dropout(AttentionProblem& p, const AttentionDropout& dropout) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 32;  // planes, queries and keys have numbers of 32 bits
+  if (!(dropout.p >= 0 && dropout.p < 1)) fail("dropout.p must be from 0 to below 1", number(dropout.p));
+  if (dropout.p == 0) return;
+  if (p.q_len > kMost || p.kv_len > kMost) fail("dropout takes up to 2^32 queries and keys", to_string(p.k.shape));
+  if (dropout.first_sequence < 0 || dropout.first_sequence > kMost / p.n_head - p.batch)
+    fail("dropout.first_sequence must be from 0, with all heads of all sequences below 2^32",
+         std::to_string(dropout.first_sequence));
+  p.dropout = Dropout(dropout.p, dropout.seed);
+  p.first_sequence = dropout.first_sequence;
+}
+
 bool row_is_readable(const AttentionProblem& p, std::int64_t b, std::int64_t h, std::int64_t i) noexcept {
   const IndexRange keys = readable_keys(p, b, i);
   if (!p.mask) return !keys.empty();
@@ -238,6 +250,7 @@ AttentionProblem make_problem(const ConstView& q, const ConstView& k, const Cons
   }
   p.sinks = head_values("sinks", options.sinks, p);
   p.require_readable_key = options.require_readable_key;
+  set_dropout(p, options.dropout);
   return p;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/dropout.h"
 #include "qkv/attention.h"
 
 namespace qkv {
@@ -30,6 +31,13 @@ struct AttentionProblem {
   std::vector<double> sinks;            // [n_head] or empty
   std::vector<SequenceSpan> sequences;  // [batch]
   bool require_readable_key;
+  Dropout dropout;              // false: none
+  std::int64_t first_sequence;  // the number of sequence 0 for dropout
+
+  // Which plane of core/dropout.h head h of sequence b is.
+  std::uint32_t plane(std::int64_t b, std::int64_t h) const noexcept {
+    return static_cast<std::uint32_t>((first_sequence + b) * n_head + h);
+  }
 };
 
 // Checks shapes, types and options; throws std::invalid_argument. Does not look at the elements of q, k, v.

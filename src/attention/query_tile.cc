@@ -36,6 +36,7 @@ QueryTile RowTiling::tile(std::int64_t b, std::int64_t kv_head, std::int64_t ind
   for (int v = 0; v < 3; ++v) t.vector_begin[v] = kFar, t.vector_end[v] = 0;
   for (int r = 0; r < t.kernels->width; ++r) {
     const int row = std::min(r, t.rows - 1);
+    t.dropout.plane[r] = p.plane(b, t.head(row)), t.dropout.query[r] = static_cast<std::uint32_t>(t.query(row));
     const IndexRange keys = readable_keys(p, b, t.query(row));
     t.begin[r] = keys.begin, t.end[r] = keys.end;
     t.slopes[r] = p.slopes.empty() ? 0.0f : static_cast<float>(p.slopes[static_cast<std::size_t>(t.head(row))]);
@@ -95,6 +96,24 @@ void store_rows_transposed(const float* t, const QueryTile& tile, std::int64_t d
   tile.kernels->transpose_out(t, tile.rows, d, factor, scratch.rows, d);
   for (int r = 0; r < tile.rows; ++r)
     narrow_elements(x.dtype, x.data, row_offset(s, tile, r), s[3], d, scratch.rows + r * d);
+}
+
+void drop_pairs(const TilePlan& plan, const QueryTile& tile, std::int64_t key, int n, int first, int last, float scale,
+                float* s) noexcept {
+  const Dropout& d = plan.p.dropout;
+  const int lanes = tile.kernels->lanes;
+  if (d)
+    row_kernels().drop_pairs({d.seed, d.threshold, scale}, tile.dropout, static_cast<std::uint32_t>(key), n,
+                             first * lanes, last * lanes, tile.kernels->width, scale, s);
+}
+
+void drop_bf16_pairs(const TilePlan& plan, const QueryTile& tile, std::int64_t key, int n, int first, int last,
+                     std::uint16_t* pairs) noexcept {
+  const Dropout& d = plan.p.dropout;
+  const int lanes = tile.kernels->lanes;
+  if (d)
+    row_kernels().drop_bf16_pairs({d.seed, d.threshold, 1}, tile.dropout, static_cast<std::uint32_t>(key), n,
+                                  first * lanes, last * lanes, tile.kernels->width, pairs);
 }
 
 }  // namespace qkv

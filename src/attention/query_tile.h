@@ -7,6 +7,7 @@
 
 #include "attention/mask.h"
 #include "attention/tile_plan.h"
+#include "kernels/row_kernels.h"
 
 namespace qkv {
 
@@ -20,6 +21,7 @@ struct QueryTile {
   std::int64_t all_begin, all_end;                // keys that every row reads
   std::int64_t vector_begin[3], vector_end[3];
   float slopes[kMaxWidth];
+  DropoutColumns dropout;  // only with dropout
 
   std::int64_t head(int row) const noexcept { return first_head + row / queries; }
   std::int64_t query(int row) const noexcept { return first_query + row % queries; }
@@ -49,6 +51,13 @@ void load_rows_in_pairs(const ConstView& x, const QueryTile& tile, std::int64_t 
 // x[row][c] = t[c][row] * factor[row], in x's type.
 void store_rows_transposed(const float* t, const QueryTile& tile, std::int64_t d, const float* factor, View x,
                            Scratch& scratch) noexcept;
+
+// Dropout of keys [key, key + n) and the vectors [first, last) in s [n][width]: s * scale where the pair is kept, else
+// s * 0; in pairs [n / 2][width][2], what is kept stays as it is and the rest is 0. Nothing without dropout.
+void drop_pairs(const TilePlan& plan, const QueryTile& tile, std::int64_t key, int n, int first, int last, float scale,
+                float* s) noexcept;
+void drop_bf16_pairs(const TilePlan& plan, const QueryTile& tile, std::int64_t key, int n, int first, int last,
+                     std::uint16_t* pairs) noexcept;
 
 // Where row `row` of the tile begins in an array with these strides, in elements.
 inline std::int64_t row_offset(const Dims& strides, const QueryTile& tile, int row) noexcept {

@@ -56,6 +56,10 @@ struct Softmax {
 template <class T>
 Softmax<T> softmax_rows(const AttentionProblem& p, std::int64_t h, const Matrix<T>& masked);
 
+// x / (1 - p) where dropout keeps the pair, x * 0 where it does not; x without dropout                [q_len, kv_len]
+template <class T>
+Matrix<T> dropped(const AttentionProblem& p, std::int64_t b, std::int64_t h, const Matrix<T>& x);
+
 // probs . v over the keys that are read                                             v [kv_len, d_v] -> [q_len, d_v]
 template <class T>
 Matrix<T> weighted_values(const Matrix<T>& masked, const Matrix<T>& probs, const Matrix<T>& v);

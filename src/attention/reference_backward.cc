@@ -89,7 +89,8 @@ void backward_group(const AttentionProblem& p, std::int64_t b, std::int64_t g, c
     const Matrix<T> softcapped = reference::softcapped_scores(p, reference::scaled_scores(p, q, k));
     const Matrix<T> masked = reference::masked_scores(p, b, h, softcapped);
     const auto softmax = reference::softmax_rows(p, h, masked);
-    const Matrix<T> dprobs = probs_gradient(masked, dout, v);
+    const Matrix<T> dropped = reference::dropped(p, b, h, softmax.probs);
+    const Matrix<T> dprobs = reference::dropped(p, b, h, probs_gradient(masked, dout, v));
     T* dsink = &partials.dsinks[static_cast<std::size_t>(b * p.n_head + h)];
     const Matrix<T> dmasked = softmax_gradient(masked, softmax, dprobs, dsink);
     const Matrix<T> dscores = softcap_gradient(p, masked, softcapped, dmasked);
@@ -99,9 +100,9 @@ void backward_group(const AttentionProblem& p, std::int64_t b, std::int64_t g, c
       for (std::int64_t j = 0; j < p.kv_len; ++j) {
         if (!reference::is_read(masked.row(i)[j])) continue;
         const T dscore = dscores.row(i)[j] * scale;
-        add_scaled(dq.row(i), dscore, k.row(j), p.d_k);                      // dq = scale * dscores . k
-        add_scaled(dk.row(j), dscore, q.row(i), p.d_k);                      // dk = scale * dscores^T . q
-        add_scaled(dv.row(j), softmax.probs.row(i)[j], dout.row(i), p.d_v);  // dv = probs^T . dout
+        add_scaled(dq.row(i), dscore, k.row(j), p.d_k);                // dq = scale * dscores . k
+        add_scaled(dk.row(j), dscore, q.row(i), p.d_k);                // dk = scale * dscores^T . q
+        add_scaled(dv.row(j), dropped.row(i)[j], dout.row(i), p.d_v);  // dv = dropped^T . dout
       }
     }
     reference::scatter(dq, gradients.dq, b, h);

@@ -134,6 +134,19 @@ Softmax<T> softmax_rows(const AttentionProblem& p, std::int64_t h, const Matrix<
 }
 
 template <class T>
+Matrix<T> dropped(const AttentionProblem& p, std::int64_t b, std::int64_t h, const Matrix<T>& x) {
+  Matrix<T> result = x;
+  if (!p.dropout) return result;
+  for (std::int64_t i = 0; i < x.rows; ++i)
+    for (std::int64_t j = 0; j < x.cols; ++j) {
+      const bool kept =
+          p.dropout.keeps_pair(p.plane(b, h), static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(j));
+      result.row(i)[j] *= kept ? static_cast<T>(p.dropout.scale) : T{0};
+    }
+  return result;
+}
+
+template <class T>
 Matrix<T> weighted_values(const Matrix<T>& masked, const Matrix<T>& probs, const Matrix<T>& v) {
   Matrix<T> out(probs.rows, v.cols);
   for (std::int64_t i = 0; i < probs.rows; ++i) {
@@ -155,6 +168,7 @@ Matrix<T> weighted_values(const Matrix<T>& masked, const Matrix<T>& probs, const
   template Matrix<T> masked_scores(const AttentionProblem&, std::int64_t, std::int64_t, const Matrix<T>&); \
   template bool is_read(T) noexcept;                                                                       \
   template Softmax<T> softmax_rows(const AttentionProblem&, std::int64_t, const Matrix<T>&);               \
+  template Matrix<T> dropped(const AttentionProblem&, std::int64_t, std::int64_t, const Matrix<T>&);       \
   template Matrix<T> weighted_values(const Matrix<T>&, const Matrix<T>&, const Matrix<T>&);
 QKV_INSTANTIATE(float)
 QKV_INSTANTIATE(double)

@@ -187,7 +187,10 @@ TileGradients compute_gradients(const TilePlan& plan, const QueryTile& tile, con
     else
       kernel.scores(keys.v + part.k0 * keys.ldv, keys.ldv, scratch.dot, p.d_v, n, tile.rows, part.first, part.last, ds,
                     ignored);
+    const float kept = static_cast<float>(p.dropout.scale);
+    drop_pairs(plan, tile, keys.j0 + part.k0, n, part.first, part.last, kept, ds);
     kernel.backward_softmax(plan.unit, n, part.first, part.last, rows.lse, rows.delta, s, ds);
+    drop_pairs(plan, tile, keys.j0 + part.k0, n, part.first, part.last, kept, s);
     for (int key = 0; rows.rescaled && key < n; ++key)
       for (int c = part.first * kernel.lanes; c < part.last * kernel.lanes; ++c) {
         s[key * width + c] *= rows.factor[c];

@@ -3,6 +3,7 @@
 //
 //   p  = exp(scores - lse)        dv = p^T dout
 //   dp = dout v^T                 dscores = p * (dp - delta), delta = rowsum(dout * out)
+//   with dropout: dp and the p of dv are 0 where dropped and divided by (1 - p) where kept
 //   dq = scale * dscores k        dk = scale * dscores^T q
 //
 // A task is one split of kBackwardSplit keys of one key head: it owns their dk and dv, and walks the query tiles that

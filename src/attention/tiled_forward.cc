@@ -208,12 +208,14 @@ class Forward {
     float* s = scratch.s + g.k0 * kernel.width;
     if (!plan_.bf16) {
       kernel.exponentials(plan_.unit, n, g.first, g.last, sums.m, sums.l, s);
+      drop_pairs(plan_, tile, keys.j0 + g.k0, n, g.first, g.last, 1, s);
       kernel.accumulate(s, keys.v + g.k0 * keys.ldv, keys.ldv, d_v_padded_, n, tile.rows, g.first, g.last, fresh,
                         sums.ot);
       return;
     }
     std::uint16_t* pairs = scratch.p_pairs + g.k0 * kernel.width;
     kernel.bf16->exponentials(plan_.unit, n, g.first, g.last, sums.m, sums.l, s, pairs);
+    drop_bf16_pairs(plan_, tile, keys.j0 + g.k0, n, g.first, g.last, pairs);
     if (kernel.bf16->accumulate_rows)
       kernel.bf16->accumulate_rows(pairs, keys.v16 + g.k0 * keys.ldv, keys.ldv, p_.d_v, n, tile.rows, fresh, sums.ot);
     else
@@ -259,7 +261,9 @@ class Forward {
       factor[r] = static_cast<float>(scale / sum);
       lse[r] = static_cast<float>((top * unit + std::log2(sum)) * kLn2);
     }
-    if (results_.out) store_rows_transposed(total.ot, tile, p_.d_v, factor, results_.out, scratch);
+    float out_factor[kMaxWidth];
+    for (int r = 0; r < width; ++r) out_factor[r] = factor[r] * static_cast<float>(p_.dropout.scale);
+    if (results_.out) store_rows_transposed(total.ot, tile, p_.d_v, out_factor, results_.out, scratch);
     if (results_.lse) {
       const Dims& s = results_.lse.strides;
       for (int r = 0; r < tile.rows; ++r)

@@ -88,10 +88,7 @@ void drop_pairs(const DropoutKey& key, const DropoutColumns& columns, uint32_t f
   each_row_of_pairs(key.seed, columns, first_key, n, first, last, [=](int row, const uint32_t* words) {
     float* si = s + int64_t{row} * width;  // [width]
 #pragma omp simd
-    for (int i = first; i < last; ++i) {
-      const float scaled = si[i] * scale;
-      si[i] = words[i] < threshold ? 0.0f : scaled;
-    }
+    for (int i = first; i < last; ++i) si[i] *= words[i] < threshold ? 0.0f : scale;
   });
 }
 

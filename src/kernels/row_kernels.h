@@ -116,10 +116,10 @@ struct RowKernels {
   void (*adamw_update)(std::int64_t size, const AdamWFactors& factors, float* p, float* m, float* v,
                        const float* gradient, bf16* copy) noexcept;
   // Attention's dropout in a tile s [n keys][width], row 0 of which is key first_key: s * scale where the pair of
-  // column and key is kept, else 0, in the columns first ... last (at most DropoutColumns::kMost).
+  // column and key is kept, else s * 0 (NaN stays NaN), in the columns first ... last (at most DropoutColumns::kMost).
   void (*drop_pairs)(const DropoutKey& key, const DropoutColumns& columns, std::uint32_t first_key, int n, int first,
                      int last, int width, float scale, float* s) noexcept;
-  // The same in pairs [(n + 1) / 2][width][2] of bf16, but kept ones stay as they are.
+  // The same in pairs [(n + 1) / 2][width][2] of bf16, but kept ones stay as they are and others are 0.
   void (*drop_bf16_pairs)(const DropoutKey& key, const DropoutColumns& columns, std::uint32_t first_key, int n,
                           int first, int last, int width, std::uint16_t* pairs) noexcept;
 

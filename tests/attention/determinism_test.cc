@@ -95,6 +95,7 @@ TEST(Determinism, AloneAsInABatch) {
       options.start = of_sequence(options.start, b);
       options.q_lengths = of_sequence(options.q_lengths, b);
       options.kv_lengths = of_sequence(options.kv_lengths, b);
+      options.dropout.first_sequence += b;
       if (options.mask && options.mask.rank() == 4 && options.mask.shape[0] > 1)
         options.mask = sequence(options.mask, b);
       const ConstView q = sequence(call.q, b), k = sequence(call.k, b), v = sequence(call.v, b);

@@ -135,8 +135,8 @@ std::string describe(const DrawnCase& c) {
   s << dtype_name(c.dtype) << " batch " << in.batch << " heads " << in.n_head << "/" << in.n_kv_head << " q_len "
     << in.q_len << " kv_len " << in.kv_len << " d " << in.d_k << "/" << in.d_v << " causal " << o.causal
     << " alignment " << static_cast<int>(o.alignment) << " window " << o.window_left << "," << o.window_right
-    << " softcap " << o.softcap << " first_key " << o.first_key << " alibi " << !in.slopes.empty() << " sinks "
-    << !in.sinks.empty();
+    << " softcap " << o.softcap << " first_key " << o.first_key << " dropout " << o.dropout.p << " alibi "
+    << !in.slopes.empty() << " sinks " << !in.sinks.empty();
   if (in.has_mask) s << " mask " << (in.boolean ? "bool " : dtype_name(c.mask_dtype)) << to_string(in.mask_shape);
   for (const auto& [name, list] :
        {std::pair{"start", o.start}, {"q_lengths", o.q_lengths}, {"kv_lengths", o.kv_lengths}}) {
@@ -169,6 +169,10 @@ DrawnCase DrawnCase::draw(Draw& draw) {
     poison_mask(in);
   }
   if (draw.chance(0.05)) plant_readable(draw, in);
+  if (draw.chance(0.25))
+    in.options.dropout = {.p = draw.chance(0.1) ? 0.999 : draw.uniform(0, 0.8),
+                          .seed = static_cast<std::uint64_t>(draw.from(0, std::int64_t{1} << 62)) * 3,
+                          .first_sequence = draw.chance(0.5) ? 0 : draw.from(0, 1000000)};
   c.words = describe(c);
   return c;
 }

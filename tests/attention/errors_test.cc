@@ -164,6 +164,23 @@ TEST_F(Errors, Numbers) {
   expect("softcap must be 0 (off) or a positive finite number", "");
 }
 
+TEST_F(Errors, Dropout) {
+  for (const double p : {-0.1, 1.0, 2.0}) {
+    options.dropout.p = p;
+    expect("dropout.p must be from 0 to below 1", "");
+  }
+  options.dropout.p = NAN;
+  expect("dropout.p must be from 0 to below 1", "nan");
+  options.dropout.p = 0.5;
+  for (const std::int64_t first : {std::int64_t{-1}, std::int64_t{1} << 32}) {
+    options.dropout.first_sequence = first;
+    expect("dropout.first_sequence must be from 0", "");
+  }
+  options.dropout.first_sequence = (std::int64_t{1} << 32) / 6 - 2;
+  Tensor out(out_shape);
+  EXPECT_NO_THROW(attention(q, k, v, options, {out, {}, {}}));
+}
+
 TEST_F(Errors, Masks) {
   for (const Dims& shape : {Dims{4}, Dims{2, 5}, Dims{3, 1, 1, 1}, Dims{1, 1, 1, 1, 1}, Dims{3, 0}}) {
     mask = Tensor(shape);

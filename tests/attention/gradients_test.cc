@@ -132,8 +132,18 @@ TEST(Gradients, Alibi) {
   check_gradients(l);
 }
 
+TEST(Gradients, Dropout) {
+  for (const double p : {0.1, 0.5, 0.9}) {
+    Layer l;
+    l.options.dropout = {.p = p, .seed = 11, .first_sequence = 3};
+    l.sinks = random({4}, 8, DType::f64);
+    check_gradients(l);
+  }
+}
+
 TEST(Gradients, AllAtOnce) {
   Layer l;
+  l.options.dropout = {.p = 0.3, .seed = 4};
   l.slopes = make({4}, {0.5, 0.25, 0.125, 0}, DType::f64);
   l.sinks = random({4}, 8, DType::f64);
   l.mask = random({4, 1, 4}, 9, DType::f64);

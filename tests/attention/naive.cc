@@ -114,8 +114,9 @@ class Calculation {
       const double prob = row.probs[at(j)];
       add(result_.probs, n * in_.kv_len + j, prob, prob * weight(row, j));
       const double* value = &in_.v[at(key_row(b, h, j) * in_.d_v)];
+      const double kept = prob * in_.dropout_factor(b, h, i, j);
       for (std::int64_t c = 0; c < in_.d_v; ++c)
-        add(result_.out, n * in_.d_v + c, prob * value[c], prob * weight(row, j) * std::abs(value[c]));
+        add(result_.out, n * in_.d_v + c, kept * value[c], kept * weight(row, j) * std::abs(value[c]));
     }
     if (!in_.dout.empty()) gradients(b, h, i, n, row);
   }
@@ -140,12 +141,13 @@ class Calculation {
     const double* dout = &in_.dout[at(n * in_.d_v)];
     const std::int64_t key = key_row(b, h, j);
     const double prob = row.probs[at(j)];
+    const double factor = in_.dropout_factor(b, h, i, j);
     double dprob = 0, dprob_bound = 0;
     for (std::int64_t c = 0; c < in_.d_v; ++c) {
       const double value = in_.v[at(key * in_.d_v + c)];
-      dprob += dout[c] * value;
-      dprob_bound += std::abs(dout[c] * value);
-      add(result_.dv, key * in_.d_v + c, prob * dout[c], prob * weight(row, j) * std::abs(dout[c]));
+      dprob += factor * dout[c] * value;
+      dprob_bound += std::abs(factor * dout[c] * value);
+      add(result_.dv, key * in_.d_v + c, prob * factor * dout[c], prob * factor * weight(row, j) * std::abs(dout[c]));
     }
     const double dmasked = prob * (dprob - d);
     const double plain = prob * (dprob_bound + d_bound), conditioned = plain * weight(row, j);
@@ -207,6 +209,25 @@ bool NaiveInput::may_read(std::int64_t b, std::int64_t h, std::int64_t i, std::i
   if (!has_mask) return true;
   const double m = mask[mask_index(b, h, i, j)];
   return boolean ? m != 0 : m != -std::numeric_limits<double>::infinity();
+}
+
+// Philox 4x32-10, Salmon et al. (2011): key = the seed; counter = query, key / 4, plane, 1; the word key % 4.
+double NaiveInput::dropout_factor(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+  const AttentionDropout& dropout = options.dropout;
+  if (dropout.p == 0) return 1;
+  std::uint64_t counter[4] = {static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(j / 4),
+                              static_cast<std::uint64_t>((dropout.first_sequence + b) * n_head + h), 1};
+  std::uint64_t key[2] = {dropout.seed & 0xffffffff, dropout.seed >> 32};
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t first = counter[0] * 0xD2511F53, second = counter[2] * 0xCD9E8D57;
+    counter[0] = (second >> 32) ^ counter[1] ^ key[0];
+    counter[1] = second & 0xffffffff;
+    counter[2] = (first >> 32) ^ counter[3] ^ key[1];
+    counter[3] = first & 0xffffffff;
+    key[0] = (key[0] + 0x9E3779B9) & 0xffffffff;
+    key[1] = (key[1] + 0xBB67AE85) & 0xffffffff;
+  }
+  return static_cast<double>(counter[j % 4]) < std::round(dropout.p * 4294967296.0) ? 0 : 1 / (1 - dropout.p);
 }
 
 NaiveOutput naive_attention(const NaiveInput& input) { return Calculation(input).run(); }

@@ -26,6 +26,8 @@ struct NaiveInput {
   std::size_t mask_index(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const;
   // Lengths, causality and window allow it; the mask is another matter.
   bool in_range(std::int64_t b, std::int64_t i, std::int64_t j) const;
+  // What dropout multiplies a probability by: 0 or 1 / (1 - p).
+  double dropout_factor(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const;
   bool may_read(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const;
 };
 

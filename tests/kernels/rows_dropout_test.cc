@@ -86,7 +86,8 @@ TEST(RowDropout, DropsPairsOfATile) {
               const auto at = static_cast<std::size_t>(row * kWidth + i);
               const auto pair = static_cast<std::size_t>((row / 2 * kWidth + i) * 2 + row % 2);
               if (row < n) {
-                ASSERT_EQ(s[row * kWidth + i], keeps ? before[at] * (inside ? 1.25f : 1.0f) : 0.0f) << row << ' ' << i;
+                ASSERT_EQ(s[row * kWidth + i], before[at] * (keeps ? (inside ? 1.25f : 1.0f) : 0.0f))
+                    << row << ' ' << i;
               }
               ASSERT_EQ(pairs.data()[pair], keeps ? pairs_before[pair] : 0) << row << ' ' << i;
             }
