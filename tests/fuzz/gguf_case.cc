@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuzz/gguf_case.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "formats/gguf.h"
+#include "formats/gguf_bytes.h"
+#include "formats/gguf_source.h"
+#include "qkv/error.h"
+
+namespace qkv::test {
+namespace {
+
+// Calls f; whether it was not refused.
+template <class F>
+bool accepted(const F& f) {
+  try {
+    f();
+    return true;
+  } catch (const FileError&) {
+    return false;
+  }
+}
+
+void read_keys(const Gguf& file) {
+  for (const GgufKey& key : file.keys()) {
+    accepted([&] { file.integer(key.name, -100, 100); });
+    accepted([&] { file.number(key.name); });
+    accepted([&] { file.boolean(key.name); });
+    accepted([&] { file.string(key.name); });
+    accepted([&] { file.strings(key.name); });
+    accepted([&] { file.integers(key.name); });
+    accepted([&] { file.floats(key.name); });
+  }
+}
+
+void read_tensors(const Gguf& file) {
+  for (const GgufTensor& tensor : file.tensors()) {
+    std::vector<float> row(static_cast<std::size_t>(tensor.row()));
+    for (std::int64_t r = 0; r < tensor.rows(); ++r)
+      if (!accepted([&] { file.read_rows(tensor, r, 1, row.data()); })) break;
+  }
+}
+
+void use_tokenizer(const Tokenizer& tokenizer) {
+  const std::string text = "a b\xE2\x96\x81\xFF ab12<s>\n\xC3\xA9";
+  for (const std::int32_t id : tokenizer.encode(text, SpecialTokens::as_ids))
+    if (id < 0 || id >= tokenizer.size()) throw std::logic_error("an id that is none");
+  tokenizer.decode(tokenizer.encode(text));
+}
+
+// Keys of a model of 8 wide, 2 heads, 1 layer and 4 tokens; the architecture's own keys come from the caller.
+GgufBytes model_keys(const std::string& architecture) {
+  GgufBytes b;
+  b.string("general.architecture", architecture);
+  b.u32(architecture + ".block_count", 1).u32(architecture + ".context_length", 4);
+  b.u32(architecture + ".embedding_length", 8).u32(architecture + ".feed_forward_length", 4);
+  b.u32(architecture + ".attention.head_count", 2);
+  return b;
+}
+
+void tensor(GgufBytes& b, const std::string& name, std::uint64_t row, std::uint64_t rows = 0) {
+  std::vector<std::uint64_t> dims{row};
+  if (rows) dims.push_back(rows);
+  b.tensor(name, dims, 1, std::string(2 * row * std::max<std::uint64_t>(rows, 1), '\x11'));
+}
+
+std::string llama_file(bool everything) {
+  GgufBytes b = model_keys("llama");
+  b.alignment = everything ? 8 : 32;
+  if (everything) b.u32("general.alignment", 8);
+  b.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  if (everything) {
+    b.u32("llama.attention.head_count_kv", 1).u32("llama.attention.key_length", 4);
+    b.u32("llama.attention.value_length", 4).u32("llama.rope.dimension_count", 4).u32("llama.vocab_size", 6);
+    b.f32("llama.rope.freq_base", 500).string("llama.rope.scaling.type", "linear");
+    b.f32("llama.rope.scaling.factor", 2).u32("llama.expert_count", 0);
+    b.boolean("tokenizer.ggml.add_bos_token", true).boolean("tokenizer.ggml.add_space_prefix", false);
+    b.boolean("tokenizer.ggml.add_eos_token", false).u32("tokenizer.ggml.unknown_token_id", 0);
+    b.u32("tokenizer.ggml.bos_token_id", 1).u32("tokenizer.ggml.eos_token_id", 2);
+    b.u32("tokenizer.ggml.eot_token_id", 1);
+  }
+  b.string("tokenizer.ggml.model", "llama");
+  b.strings("tokenizer.ggml.tokens", {"<unk>", "<s>", "</s>", "<0xFF>", "a",
+                                      "\xE2\x96\x81"
+                                      "a"});
+  b.array<float>("tokenizer.ggml.scores", 6, {0, 0, 0, 0, -1, -2});
+  b.array<std::int32_t>("tokenizer.ggml.token_type", 5, {2, 3, 4, 6, 1, 1});
+  const std::uint64_t kv = everything ? 4 : 8;
+  if (everything) tensor(b, "rope_freqs.weight", 2);
+  tensor(b, "token_embd.weight", 8, 6);
+  tensor(b, "output_norm.weight", 8);
+  if (everything) tensor(b, "output.weight", 8, 6);
+  for (const char* name : {"attn_norm", "ffn_norm"}) tensor(b, std::string("blk.0.") + name + ".weight", 8);
+  tensor(b, "blk.0.attn_q.weight", 8, 8);
+  if (everything) tensor(b, "blk.0.attn_q.bias", 8);
+  tensor(b, "blk.0.attn_k.weight", 8, kv);
+  tensor(b, "blk.0.attn_v.weight", 8, kv);
+  tensor(b, "blk.0.attn_output.weight", 8, 8);
+  for (const char* name : {"ffn_gate", "ffn_up"}) tensor(b, std::string("blk.0.") + name + ".weight", 8, 4);
+  tensor(b, "blk.0.ffn_down.weight", 4, 8);
+  return b.bytes();
+}
+
+std::string gpt2_file(const std::string& split, bool joined) {
+  GgufBytes b = model_keys("gpt2");
+  b.f32("gpt2.attention.layer_norm_epsilon", 1e-5f);
+  b.string("tokenizer.ggml.model", "gpt2").string("tokenizer.ggml.pre", split);
+  b.strings("tokenizer.ggml.tokens", {"a", "b", "ab", "<|endoftext|>", "<user>", "\xC4\xA0"});
+  b.array<std::int32_t>("tokenizer.ggml.token_type", 5, {1, 1, 1, 3, 4, 5});
+  b.strings("tokenizer.ggml.merges", {"a b"}).u32("tokenizer.ggml.bos_token_id", 3);
+  b.u32("tokenizer.ggml.eos_token_id", 3);
+  tensor(b, "token_embd.weight", 8, 6);
+  tensor(b, "position_embd.weight", 8, 4);
+  const auto both = [&](const std::string& name, std::uint64_t row, std::uint64_t rows) {
+    if (rows) tensor(b, name + ".weight", row, rows);
+    if (!rows) tensor(b, name + ".weight", row);
+    tensor(b, name + ".bias", rows ? rows : row);
+  };
+  both("output_norm", 8, 0);
+  both("blk.0.attn_norm", 8, 0);
+  if (joined) both("blk.0.attn_qkv", 8, 24);
+  for (const char* name : {"q", "k", "v"})
+    if (!joined) both(std::string("blk.0.attn_") + name, 8, 8);
+  both("blk.0.attn_output", 8, 8);
+  both("blk.0.ffn_norm", 8, 0);
+  both("blk.0.ffn_up", 8, 4);
+  both("blk.0.ffn_down", 4, 8);
+  return b.bytes();
+}
+
+std::string keys_file() {
+  GgufBytes b;
+  b.version = 2;
+  b.key("u8", 0, "\1").key("i8", 1, "\1").key("u16", 2, "\1\1").key("i16", 3, "\1\1").u32("u32", 1);
+  b.key("i32", 5, "\1\1\1\1")
+      .f32("f32", 1)
+      .boolean("bool", true)
+      .string("string", "text")
+      .strings("strings", {"", "a"});
+  b.key("u64", 10, "\1\1\1\1\1\1\1\1").key("i64", 11, "\1\1\1\1\1\1\1\1").key("f64", 12, "\1\1\1\1\1\1\1\1");
+  b.array<std::uint8_t>("bools", 7, {0, 1}).array<std::int64_t>("i64s", 11, {1, 2}).array<float>("f32s", 6, {1, 2});
+  b.array<std::uint64_t>("u64s", 10, {~std::uint64_t{0}})
+      .array<std::int8_t>("i8s", 1, {1})
+      .array<double>("f64s", 12, {1});
+  return b.bytes();
+}
+
+std::string types_file() {
+  GgufBytes b;
+  for (std::uint32_t id = 0; id < 45; ++id) {
+    const GgufTensorType* type = gguf_tensor_type(id);
+    if (type)
+      b.tensor(type->name, {static_cast<std::uint64_t>(type->elements), 1, 1}, id,
+               std::string(static_cast<std::size_t>(type->bytes), '\x21'));
+  }
+  return b.bytes();
+}
+
+}  // namespace
+
+int read_everything(std::span<const std::byte> file) {
+  int reached = 0;
+  accepted([&] {
+    const Gguf contents("f.gguf", file);
+    reached = 1;
+    read_keys(contents);
+    read_tensors(contents);
+    const auto source = open_gguf("f.gguf", file);
+    for (std::size_t i = 0; i < source->infos().size(); ++i)
+      for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+        Tensor values(source->infos()[i].shape, dtype);
+        source->read(i, values.view());
+      }
+    source->dtype();
+    source->end_tokens();
+    reached = 2;
+    use_tokenizer(source->tokenizer());
+    reached = 3;
+  });
+  return reached;
+}
+
+std::vector<std::pair<std::string, std::string>> gguf_seeds() {
+  return {{"llama", llama_file(false)},
+          {"llama_everything", llama_file(true)},
+          {"gpt2", gpt2_file("gpt-2", true)},
+          {"gpt2_smollm", gpt2_file("smollm", false)},
+          {"gpt2_llama_bpe", gpt2_file("llama-bpe", true)},
+          {"keys", keys_file()},
+          {"types", types_file()}};
+}
+
+}  // namespace qkv::test
