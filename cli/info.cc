@@ -2,7 +2,7 @@
 // qkv info: what a model is made of: its configuration, tensors, parameter counts, memory and operations.
 #include <fmt/format.h>
 
-#include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string model, preset, config;
+  std::string path, model, preset, config;
   bool json = false;
 };
 
@@ -36,28 +36,41 @@ const char* name_of(qkv::Activation activation) {
   return "swiglu";
 }
 
+Json scaling(const qkv::RopeScaling& s) {
+  Json facts = {{"factor", s.factor}};
+  if (s.low_freq_factor > 0) {
+    facts["low_freq_factor"] = s.low_freq_factor;
+    facts["high_freq_factor"] = s.high_freq_factor;
+    facts["original_ctx_len"] = s.original_ctx_len;
+  }
+  if (!s.frequency_factors.empty()) facts["frequency_factors"] = s.frequency_factors;
+  return facts;
+}
+
 Json configuration(const qkv::ModelConfig& c) {
-  return {{"n_layer", c.n_layer},
-          {"n_head", c.n_head},
-          {"n_kv_head", c.n_kv_head},
-          {"head_dim", c.head_dim},
-          {"v_head_dim", c.v_head_dim},
-          {"d_model", c.d_model},
-          {"d_ff", c.d_ff},
-          {"vocab_size", c.vocab_size},
-          {"ctx_len", c.ctx_len},
-          {"norm", name_of(c.norm)},
-          {"norm_gain", c.norm_gain},
-          {"norm_bias", c.norm_bias},
-          {"norm_eps", c.norm_eps},
-          {"embedding_norm", c.embedding_norm},
-          {"final_norm", c.final_norm},
-          {"activation", name_of(c.activation)},
-          {"positions", name_of(c.positions)},
-          {"rope_theta", c.rope_theta},
-          {"attention_bias", c.attention_bias},
-          {"mlp_bias", c.mlp_bias},
-          {"tied_head", c.tied_head}};
+  Json facts = {{"n_layer", c.n_layer},
+                {"n_head", c.n_head},
+                {"n_kv_head", c.n_kv_head},
+                {"head_dim", c.head_dim},
+                {"v_head_dim", c.v_head_dim},
+                {"d_model", c.d_model},
+                {"d_ff", c.d_ff},
+                {"vocab_size", c.vocab_size},
+                {"ctx_len", c.ctx_len},
+                {"norm", name_of(c.norm)},
+                {"norm_gain", c.norm_gain},
+                {"norm_bias", c.norm_bias},
+                {"norm_eps", c.norm_eps},
+                {"embedding_norm", c.embedding_norm},
+                {"final_norm", c.final_norm},
+                {"activation", name_of(c.activation)},
+                {"positions", name_of(c.positions)},
+                {"rope_theta", c.rope_theta},
+                {"attention_bias", c.attention_bias},
+                {"mlp_bias", c.mlp_bias},
+                {"tied_head", c.tied_head}};
+  if (c.rope_scaling != qkv::RopeScaling{}) facts["rope_scaling"] = scaling(c.rope_scaling);
+  return facts;
 }
 
 // Everything that is told, as JSON; the text is written from it.
@@ -104,8 +117,28 @@ std::string shape_text(const Json& shape) {
   return text;
 }
 
+// How many tensors of each type, and their bytes.
+std::string stored_text(const Json& stored) {
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> types;
+  for (const Json& tensor : stored) {
+    auto& [count, bytes] = types[tensor["type"]];
+    ++count;
+    bytes += tensor["bytes"].get<std::int64_t>();
+  }
+  std::string text = "stored\n";
+  for (const auto& [type, sum] : types)
+    text += fmt::format("  {:<8}{:>5} tensors {:>16} bytes\n", type, sum.first, grouped(sum.second));
+  return text;
+}
+
 std::string text_of(const Json& facts) {
-  std::string text = "configuration\n";
+  std::string text;
+  if (facts.contains("format")) {
+    text += fmt::format("file\n  {:<16}{}\n", "format", facts["format"].get<std::string>());
+    for (const Json& note : facts["notes"])
+      text += fmt::format("  {:<16}{}\n", note[0].get<std::string>(), note[1].get<std::string>());
+  }
+  text += "configuration\n";
   for (const auto& [key, value] : facts["config"].items()) {
     text += fmt::format("  {:<16}{}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
   }
@@ -113,10 +146,7 @@ std::string text_of(const Json& facts) {
     text += fmt::format("tokenizer\n  {} tokens, end token {}\n", facts["tokenizer_size"].dump(),
                         facts["end_token"].dump());
   }
-  if (facts.contains("weights_file_bytes")) {
-    const std::int64_t bytes = facts["weights_file_bytes"];
-    text += fmt::format("model.safetensors\n  {}\n", bytes < 0 ? "missing" : fmt::format("{} bytes", grouped(bytes)));
-  }
+  if (facts.contains("stored")) text += stored_text(facts["stored"]);
   text += "tensors\n";
   std::size_t width = 0;
   for (const Json& tensor : facts["tensors"]) width = std::max(width, tensor["name"].get<std::string>().size());
@@ -137,40 +167,48 @@ std::string text_of(const Json& facts) {
   return text;
 }
 
-qkv::ModelConfig chosen_config(const Options& options) {
-  if (!options.model.empty()) return qkv::load_config(options.model + "/config.json");
-  if (!options.config.empty()) return qkv::load_config(options.config);
+Json model_facts(const std::string& path) {
+  const qkv::ModelFacts model = qkv::inspect_model(path);
+  Json all = {{"format", model.format}, {"notes", Json::array()}};
+  for (const auto& [name, value] : model.notes) all["notes"].push_back({name, value});
+  all.update(facts(model.config));
+  all["tokenizer_size"] = model.tokenizer_size;
+  all["end_token"] = model.end_tokens.empty() ? -1 : model.end_tokens[0];
+  all["stored"] = Json::array();
+  for (const auto& tensor : model.tensors)
+    all["stored"].push_back(
+        {{"name", tensor.name}, {"type", tensor.type}, {"shape", tensor.shape}, {"bytes", tensor.bytes}});
+  return all;
+}
+
+Json chosen_facts(const Options& options) {
+  if (!options.path.empty()) return model_facts(options.path);
+  if (!options.model.empty()) return model_facts(options.model);
+  if (!options.config.empty()) return facts(qkv::load_config(options.config));
+  if (options.preset.empty())
+    throw qkv::cli::UsageError("a path, or one of --model, --preset and --config is required");
   try {
-    return qkv::preset(options.preset);
+    return facts(qkv::preset(options.preset));
   } catch (const std::invalid_argument& error) {
     throw qkv::cli::UsageError(error.what());
   }
 }
 
 void run(const Options& options) {
-  if (options.model.empty() && options.preset.empty() && options.config.empty()) {
-    throw qkv::cli::UsageError("one of --model, --preset and --config is required");
-  }
-  Json all = facts(chosen_config(options).resolved());
-  if (!options.model.empty()) {
-    const qkv::Tokenizer tokenizer = qkv::Tokenizer::load(options.model + "/tokenizer.json");
-    all["tokenizer_size"] = tokenizer.size();
-    all["end_token"] = tokenizer.end_token();
-    std::error_code error;
-    const auto bytes = std::filesystem::file_size(options.model + "/model.safetensors", error);
-    all["weights_file_bytes"] = error ? std::int64_t{-1} : static_cast<std::int64_t>(bytes);
-  }
+  const Json all = chosen_facts(options);
   qkv::cli::print(options.json ? all.dump(2) + "\n" : text_of(all));
 }
 
 void add(CLI::App& app) {
   CLI::App* command = app.add_subcommand("info", "What a model is made of");
   const auto options = std::make_shared<Options>();
-  CLI::Option* model = command->add_option("-m,--model", options->model, "Model directory")->type_name("DIR");
+  CLI::Option* path = command->add_option("PATH", options->path, "A model of any format: a directory or a file");
+  CLI::Option* model = command->add_option("-m,--model", options->model, "The same")->type_name("PATH");
   CLI::Option* named = command->add_option("--preset", options->preset, "A configuration by name")->type_name("NAME");
   CLI::Option* config = command->add_option("--config", options->config, "A config.json")->type_name("FILE");
-  named->excludes(model);
-  config->excludes(model)->excludes(named);
+  model->excludes(path);
+  named->excludes(model)->excludes(path);
+  config->excludes(model)->excludes(named)->excludes(path);
   command->add_flag("--json", options->json, "One JSON object");
   command->callback([options] { run(*options); });
 }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model as a directory that people can pass on: config.json, model.safetensors, tokenizer.json (docs/formats.md).
+// Models as files, of whichever format: qkv's own directories, Hugging Face's, GGUF files (docs/formats.md,
+// docs/models.md). A path is all that is needed to read one.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "qkv/model.h"
 #include "qkv/tokenizer.h"
@@ -12,11 +16,35 @@ namespace qkv {
 struct LoadedModel {
   Model model;
   Tokenizer tokenizer;
+  std::vector<std::int32_t> end_tokens = {};  // ids that end a text, as the file says it; may be empty
 };
 
-// Throws qkv::FileError.
-LoadedModel load_model(const std::string& directory);
-ModelConfig load_config(const std::string& path);  // config.json alone
+// The model at a path: a directory (qkv's or Hugging Face's, by its config.json) or a GGUF file (by its first bytes).
+// Parameters stored as F64 make a model of DType::f64, all others one of DType::f32. Throws qkv::FileError.
+LoadedModel load_model(const std::string& path);
+ModelConfig load_config(const std::string& path);  // config.json alone, of qkv or Hugging Face
+
+// What a model's files say, without memory for its parameters. Throws qkv::FileError.
+struct ModelFacts {
+  std::string path, format;                                // "qkv", "Hugging Face llama", ...
+  ModelConfig config;                                      // resolved
+  std::vector<std::pair<std::string, std::string>> notes;  // what else there is to tell, in order
+  struct Stored {
+    std::string name, type;           // as the file has them
+    std::vector<std::int64_t> shape;  // outermost first
+    std::uint64_t bytes;
+  };
+  std::vector<Stored> tensors;
+  std::int64_t tokenizer_size = 0;
+  std::vector<std::int32_t> end_tokens;
+};
+ModelFacts inspect_model(const std::string& path);
+
+// Reads all of a model, or of a single file (.safetensors, its index, .npy, config.json, tokenizer.json), and returns
+// what it is, in words. Throws qkv::FileError for what is malformed, does not fit together or holds NaN or infinity
+// among its parameters.
+std::string verify_path(const std::string& path);
+
 // Each file is replaced atomically and synced; the directory is made if it is missing.
 void save_model(const std::string& directory, const Model& model, const Tokenizer& tokenizer);
 
@@ -26,5 +54,16 @@ void save_model(const std::string& directory, const Model& model, const Tokenize
 // the type's block, and for a tokenizer that the format cannot say. Atomic; throws qkv::FileError.
 void save_gguf(const std::string& path, const Model& model, const Tokenizer& tokenizer,
                const std::string& type = "bf16");
+
+// A Hugging Face directory, which `transformers` reads: config.json, generation_config.json, tokenizer.json and
+// model.safetensors, or shards of at most shard_bytes each with their index. type: DType::f32, f16 or bf16. Throws
+// std::invalid_argument for a model that is neither of gpt2's nor of llama's shape.
+struct HuggingFaceOptions {
+  DType type = DType::f32;
+  std::int64_t shard_bytes = 5'000'000'000;
+  std::vector<std::int32_t> end_tokens = {};  // empty: the tokenizer's
+};
+void save_hugging_face(const std::string& directory, const Model& model, const Tokenizer& tokenizer,
+                       const HuggingFaceOptions& options = {});
 
 }  // namespace qkv

@@ -8,12 +8,10 @@
 #include "formats/in_quotes.h"
 #include "formats/strict_json.h"
 #include "os/atomic_file.h"
-#include "qkv/error.h"
 
 namespace qkv {
 namespace {
 
-constexpr std::size_t kLargestFile = 1 << 20;
 constexpr const char* kVersionKey = "qkv_format";
 constexpr const char* kTypeKey = "model_type";
 constexpr const char* kType = "qkv";
@@ -130,15 +128,13 @@ class Writer {
 
 }  // namespace
 
-ModelConfig read_config_json(const std::string& path) {
-  const nlohmann::json json = load_json(path, kLargestFile);
-  const JsonPlace file(path, json);
+ModelConfig read_config_json(const JsonPlace& file) {
+  if (file.at(kTypeKey).string() != kType)
+    file.at(kTypeKey).fail("expected qkv, gpt2 or llama; found " + in_quotes(file.at(kTypeKey).string()));
   const JsonPlace version = file.at(kVersionKey);
   if (version.integer(0, 1 << 30) != kFormatVersion)
     version.fail("this program reads version " + std::to_string(kFormatVersion) + "; found " +
                  std::to_string(version.integer(0, 1 << 30)));
-  if (file.at(kTypeKey).string() != kType)
-    file.at(kTypeKey).fail(std::string("expected '") + kType + "'; found " + in_quotes(file.at(kTypeKey).string()));
   ModelConfig config;
   std::vector<std::string> known{kVersionKey, kTypeKey, kScalingKey};
   for_each_field(config, [&](const char* key, auto&) { known.emplace_back(key); });
@@ -149,7 +145,7 @@ ModelConfig read_config_json(const std::string& path) {
   try {
     return config.resolved();
   } catch (const std::invalid_argument& error) {
-    throw FileError(path, error.what());
+    file.fail(error.what());
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "formats/strict_json.h"
 #include "qkv/model.h"
 
 namespace qkv {
@@ -12,7 +13,7 @@ inline constexpr int kFormatVersion = 1;
 
 // Throws qkv::FileError on a key that is missing, unknown or of the wrong kind, on another version of the format, and
 // on a configuration that cannot be.
-ModelConfig read_config_json(const std::string& path);
+ModelConfig read_config_json(const JsonPlace& file);
 void write_config_json(const std::string& path, const ModelConfig& config);
 
 }  // namespace qkv

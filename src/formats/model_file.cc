@@ -1,57 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "qkv/model_file.h"
 
-#include <set>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
 
 #include "formats/config_json.h"
-#include "formats/in_quotes.h"
+#include "formats/directory_source.h"
+#include "formats/open_model.h"
 #include "formats/safetensors.h"
 #include "os/atomic_file.h"
 #include "qkv/error.h"
 
 namespace qkv {
 namespace {
-
-std::string config_path(const std::string& directory) { return directory + "/config.json"; }
-std::string weights_path(const std::string& directory) { return directory + "/model.safetensors"; }
-std::string tokenizer_path(const std::string& directory) { return directory + "/tokenizer.json"; }
-
-std::vector<ParameterInfo> expected_parameters(const ModelConfig& config, const std::string& directory) {
-  try {
-    return parameter_infos(config);
-  } catch (const std::invalid_argument& error) {  // sizes whose product cannot be counted
-    throw FileError(config_path(directory), error.what());
-  }
-}
-
-// The file holds the parameters of the configuration, exactly: looked at before memory is taken for a model, since a
-// configuration of a few bytes may ask for any amount of it. Returns the type of the elements.
-DType check_parameters(const SafetensorsFile& file, const ModelConfig& config, const std::string& directory) {
-  if (static_cast<std::uint64_t>(config.n_layer) > file.tensors().size())
-    throw FileError(file.path(), "holds " + std::to_string(file.tensors().size()) + " tensors, too few for the " +
-                                     std::to_string(config.n_layer) + " layers of config.json");
-  std::set<std::string_view> wanted;
-  DType dtype = DType::f32;
-  const std::vector<ParameterInfo> infos = expected_parameters(config, directory);
-  for (const ParameterInfo& info : infos) {
-    const ConstView view = file.find(info.name);
-    if (!view) throw FileError(file.path(), "tensor " + in_quotes(info.name) + ": is missing");
-    if (wanted.empty()) dtype = view.dtype;
-    const bool usable = view.dtype == dtype && (dtype == DType::f32 || dtype == DType::f64);
-    if (!usable || !(view.shape == info.shape))
-      throw FileError(file.path(), "tensor " + in_quotes(info.name) + ": expected " + to_string(info.shape) +
-                                       " of F32 (or all of F64); found " + to_string(view.shape) + " of " +
-                                       std::string(dtype_name(view.dtype)));
-    wanted.insert(info.name);
-  }
-  for (const SafetensorsFile::Entry& entry : file.tensors())
-    if (!wanted.contains(entry.name))
-      throw FileError(file.path(), "tensor " + in_quotes(entry.name) + ": is no parameter of this configuration");
-  return dtype;
-}
 
 void check_vocabulary(const Tokenizer& tokenizer, const ModelConfig& config) {
   if (tokenizer.size() > config.vocab_size)
@@ -60,22 +22,43 @@ void check_vocabulary(const Tokenizer& tokenizer, const ModelConfig& config) {
         " tokens; found " + std::to_string(tokenizer.size()));
 }
 
+Tokenizer checked_tokenizer(const ModelSource& source) {
+  Tokenizer tokenizer = source.tokenizer();
+  try {
+    check_vocabulary(tokenizer, source.config());
+  } catch (const std::invalid_argument& error) {
+    throw FileError(source.path(), error.what());
+  }
+  for (const std::int32_t id : source.end_tokens())
+    if (id >= source.config().vocab_size)
+      throw FileError(source.path(), "the end token " + std::to_string(id) + " is past the vocabulary of " +
+                                         std::to_string(source.config().vocab_size));
+  return tokenizer;
+}
+
 }  // namespace
 
-ModelConfig load_config(const std::string& path) { return read_config_json(path); }
+ModelConfig load_config(const std::string& path) { return read_any_config(path); }
 
-LoadedModel load_model(const std::string& directory) {
-  const ModelConfig config = load_config(config_path(directory));
-  Tokenizer tokenizer = Tokenizer::load(tokenizer_path(directory));
-  try {
-    check_vocabulary(tokenizer, config);
-  } catch (const std::invalid_argument& error) {
-    throw FileError(tokenizer_path(directory), error.what());
-  }
-  const SafetensorsFile file(weights_path(directory));
-  Model model(config, 0, check_parameters(file, config, directory));
-  for (std::size_t i = 0; i < model.infos().size(); ++i) file.read(model.infos()[i].name, model.parameters()[i].view());
-  return {std::move(model), std::move(tokenizer)};
+LoadedModel load_model(const std::string& path) {
+  const std::unique_ptr<ModelSource> source = open_model(path);
+  Tokenizer tokenizer = checked_tokenizer(*source);
+  Model model(source->config(), 0, source->dtype() == DType::f64 ? DType::f64 : DType::f32);
+  for (std::size_t i = 0; i < model.infos().size(); ++i) source->read(i, model.parameters()[i].view());
+  std::vector<std::int32_t> ends = source->end_tokens();
+  if (ends.empty() && tokenizer.end_token() >= 0) ends.push_back(tokenizer.end_token());
+  return {std::move(model), std::move(tokenizer), std::move(ends)};
+}
+
+ModelFacts inspect_model(const std::string& path) {
+  const std::unique_ptr<ModelSource> source = open_model(path);
+  ModelFacts facts{source->path(), source->format(), source->config(), source->facts(), {}, 0, source->end_tokens()};
+  for (const StoredTensor& tensor : source->tensors())
+    facts.tensors.push_back({tensor.name, tensor.type, tensor.shape, tensor.bytes});
+  const Tokenizer tokenizer = checked_tokenizer(*source);
+  facts.tokenizer_size = tokenizer.size();
+  if (facts.end_tokens.empty() && tokenizer.end_token() >= 0) facts.end_tokens.push_back(tokenizer.end_token());
+  return facts;
 }
 
 void save_model(const std::string& directory, const Model& model, const Tokenizer& tokenizer) {
@@ -84,9 +67,9 @@ void save_model(const std::string& directory, const Model& model, const Tokenize
   std::vector<NamedView> tensors;
   for (std::size_t i = 0; i < model.infos().size(); ++i)
     tensors.push_back({model.infos()[i].name, model.parameters()[i].view()});
-  tokenizer.save(tokenizer_path(directory));
-  write_config_json(config_path(directory), model.config());
-  write_safetensors(weights_path(directory), std::move(tensors),
+  tokenizer.save(directory + "/tokenizer.json");
+  write_config_json(directory + "/config.json", model.config());
+  write_safetensors(directory + "/model.safetensors", std::move(tensors),
                     {{"format", "qkv"}, {"qkv_format", std::to_string(kFormatVersion)}});
 }
 

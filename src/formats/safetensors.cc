@@ -44,7 +44,7 @@ std::string header_of(const std::vector<NamedView>& tensors, const std::map<std:
   }
   std::int64_t at = 0;
   for (const NamedView& tensor : tensors) {
-    if (!tensor.view)
+    if (!tensor.view && !tensor.make)
       throw std::invalid_argument("[safetensors] expected elements; found none for " + in_quotes(tensor.name));
     if (tensor.name == kMetadata || !names.insert(tensor.name).second)
       throw std::invalid_argument("[safetensors] expected unique names other than __metadata__; found " +
@@ -141,7 +141,12 @@ void write_safetensors(const std::string& path, std::vector<NamedView> tensors,
   AtomicFile file(path);
   file.write(&length, sizeof length);
   file.write(header);
-  for (const NamedView& tensor : tensors) write_elements(file, tensor.view);
+  for (const NamedView& tensor : tensors) {
+    if (tensor.make)
+      write_elements(file, tensor.make());
+    else
+      write_elements(file, tensor.view);
+  }
   file.commit();
 }
 

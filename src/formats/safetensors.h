@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -35,6 +36,7 @@ class SafetensorsFile {
   const std::vector<Entry>& tensors() const noexcept { return entries_; }  // in the order of their bytes
   const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
 
+  bool has(std::string_view name) const noexcept { return entry(name) != nullptr; }
   // The elements in place; the empty view if there is no such tensor. They need not be aligned to their type, so read
   // them with memcpy or take read(). Throws qkv::FileError if qkv has no such type, or for more than kMaxRank
   // dimensions.
@@ -56,6 +58,9 @@ class SafetensorsFile {
 struct NamedView {
   std::string name;
   ConstView view;  // any strides; none may be the empty view
+  // Where there is one: makes the elements when their turn comes, so that not all need be in memory at once. Then
+  // `view` is nothing but type and shape.
+  std::function<Tensor()> make = {};
 };
 
 // Writes a file atomically, tensors by descending size of their type and then by name, as other writers of the format

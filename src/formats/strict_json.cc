@@ -151,6 +151,19 @@ bool JsonPlace::boolean_or(const std::string& key, bool otherwise) const {
   return has(key) ? at(key).boolean() : otherwise;
 }
 
+std::int64_t JsonPlace::integer_or(const std::string& key, std::int64_t otherwise, std::int64_t lowest,
+                                   std::int64_t highest) const {
+  return has(key) ? at(key).integer(lowest, highest) : otherwise;
+}
+
+double JsonPlace::number_or(const std::string& key, double otherwise) const {
+  return has(key) ? at(key).number() : otherwise;
+}
+
+std::string JsonPlace::string_or(const std::string& key, const std::string& otherwise) const {
+  return has(key) ? at(key).string() : otherwise;
+}
+
 void JsonPlace::only(std::initializer_list<std::string_view> keys) const {
   for (const auto& [key, ignored] : object().items())
     if (std::find(keys.begin(), keys.end(), key) == keys.end()) fail("has the unknown key " + in_quotes(key));

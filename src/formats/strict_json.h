@@ -37,6 +37,10 @@ class JsonPlace {
   JsonPlace at(const std::string& key) const;  // a key that must be there
   bool has(const std::string& key) const;      // of an object: the key is there and not null
   bool boolean_or(const std::string& key, bool otherwise) const;
+  std::int64_t integer_or(const std::string& key, std::int64_t otherwise, std::int64_t lowest,
+                          std::int64_t highest) const;
+  double number_or(const std::string& key, double otherwise) const;
+  std::string string_or(const std::string& key, const std::string& otherwise) const;
   // The object has no keys but these.
   void only(std::initializer_list<std::string_view> keys) const;
 

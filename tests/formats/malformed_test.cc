@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "formats/scratch.h"
+#include "formats/tensor_files.h"
 #include "qkv/error.h"
 
 namespace qkv {
@@ -88,6 +90,36 @@ TEST(MalformedFiles, Gguf) {
   }
   EXPECT_GT(count, 40);
   std::cout << count << " GGUF files of " << folder << " behave\n";
+}
+
+TEST(MalformedFiles, Sharded) {
+  const std::string folder = cases_folder() + "/malformed/";
+  if (!std::filesystem::exists(folder + "index.json")) {
+    std::cout << "NOT RUN: no malformed files in " << folder << " (QKV_CASES_DIR says where they are)\n";
+    return;
+  }
+  int count = 0;
+  for (const auto& item : nlohmann::json::parse(read_all(folder + "index.json"))) {
+    if (item["format"] != "sharded") continue;
+    ++count;
+    const std::string name = item["file"];
+    std::string reason;
+    try {
+      const TensorFiles files = TensorFiles::open_index(folder + name);
+      for (const auto& [tensor, wanted] : item["tensors"].items()) {
+        const ConstView found = files.find(tensor);
+        ASSERT_TRUE(found) << tensor;
+        std::vector<float> values(static_cast<std::size_t>(element_count(found.shape)));
+        std::memcpy(values.data(), found.data, 4 * values.size());
+        EXPECT_EQ(values, wanted["values"].get<std::vector<float>>());
+      }
+    } catch (const FileError& error) {
+      reason = error.what();
+    }
+    EXPECT_EQ(reason.empty(), item["expect"] == "accept") << name << ": " << reason;
+  }
+  EXPECT_GE(count, 5);
+  std::cout << count << " sharded models of " << folder << " behave\n";
 }
 
 }  // namespace

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/convert_elements.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "core/float_types.h"
+#include "core/parallel.h"
+
+namespace qkv {
+namespace {
+
+// f64 passes by way of f32 only where one side is narrower than f32.
+template <class To, class From>
+To convert(From x) noexcept {
+  if constexpr (std::is_same_v<To, From>)
+    return x;
+  else if constexpr (std::is_same_v<From, double>)
+    return narrow<To>(static_cast<float>(x));
+  else if constexpr (std::is_same_v<To, double>)
+    return static_cast<double>(widen(x));
+  else
+    return narrow<To>(widen(x));
+}
+
+template <class From, class To>
+void convert_rows(const ConstView& from, To* to) {
+  constexpr std::int64_t kTile = 64;  // rows and columns, so that a transposed source is read by whole cache lines
+  const std::int64_t rows = from.rank() == 2 ? from.shape[0] : 1, columns = from.shape[from.rank() - 1];
+  const std::int64_t down = from.rank() == 2 ? from.strides[0] : 0, across = from.strides[from.rank() - 1];
+  const auto* base = static_cast<const std::byte*>(from.data);
+  const std::int64_t bands = (columns + kTile - 1) / kTile;
+  parallel_for((rows + kTile - 1) / kTile, [&](std::int64_t task) {
+    const std::int64_t begin = task * kTile, end = std::min(rows, begin + kTile);
+    for (std::int64_t band = 0; band < bands; ++band) {
+      const std::int64_t left = band * kTile, right = std::min(columns, left + kTile);
+      for (std::int64_t i = begin; i < end; ++i)
+        for (std::int64_t j = left; j < right; ++j) {
+          From x;
+          std::memcpy(&x, base + (i * down + j * across) * static_cast<std::int64_t>(sizeof x), sizeof x);
+          to[i * columns + j] = convert<To>(x);
+        }
+    }
+  });
+}
+
+template <class From>
+void convert_from(const ConstView& from, const View& to) {
+  switch (to.dtype) {
+    case DType::f32:
+      return convert_rows<From>(from, static_cast<float*>(to.data));
+    case DType::f64:
+      return convert_rows<From>(from, static_cast<double*>(to.data));
+    case DType::bf16:
+      return convert_rows<From>(from, static_cast<bf16*>(to.data));
+    case DType::f16:
+      return convert_rows<From>(from, static_cast<f16*>(to.data));
+    default:
+      throw std::invalid_argument("[convert] expected a floating type; found " + std::string(dtype_name(to.dtype)));
+  }
+}
+
+}  // namespace
+
+void convert_elements(const ConstView& from, const View& to) {
+  if (!(from.shape == to.shape) || from.rank() < 1 || from.rank() > 2)
+    throw std::invalid_argument("[convert] expected equal shapes of rank 1 or 2; found " + to_string(from.shape) +
+                                " and " + to_string(to.shape));
+  if (element_count(from.shape) == 0) return;
+  switch (from.dtype) {
+    case DType::f32:
+      return convert_from<float>(from, to);
+    case DType::f64:
+      return convert_from<double>(from, to);
+    case DType::bf16:
+      return convert_from<bf16>(from, to);
+    case DType::f16:
+      return convert_from<f16>(from, to);
+    default:
+      throw std::invalid_argument("[convert] expected a floating type; found " + std::string(dtype_name(from.dtype)));
+  }
+}
+
+}  // namespace qkv

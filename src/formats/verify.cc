@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <filesystem>
+
+#include "formats/directory_source.h"
+#include "formats/in_quotes.h"
+#include "formats/open_model.h"
+#include "formats/tensor_files.h"
+#include "qkv/array_file.h"
+#include "qkv/error.h"
+#include "qkv/model_file.h"
+
+namespace qkv {
+namespace {
+
+// Reads every parameter, one at a time, and refuses what is not finite.
+void check_numbers(const ModelSource& source) {
+  for (std::size_t i = 0; i < source.infos().size(); ++i) {
+    const ParameterInfo& info = source.infos()[i];
+    Tensor values(info.shape);
+    source.read(i, values.view());
+    const float* data = values.data();
+    for (std::int64_t k = 0; k < values.size(); ++k)
+      if (!std::isfinite(data[k]))
+        throw FileError(source.path(), "parameter " + in_quotes(info.name) + ": element " + std::to_string(k) +
+                                           " is no finite number");
+  }
+}
+
+std::string verify_model(const std::string& path) {
+  const ModelFacts facts = inspect_model(path);  // what fits together
+  const std::unique_ptr<ModelSource> source = open_model(path);
+  check_numbers(*source);
+  return facts.format + " model: " + std::to_string(parameter_count(facts.config)) + " parameters in " +
+         std::to_string(facts.tensors.size()) + " tensors, tokenizer of " + std::to_string(facts.tokenizer_size);
+}
+
+}  // namespace
+
+std::string verify_path(const std::string& path) {
+  const std::filesystem::path name = std::filesystem::path(path).filename();
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return verify_model(path);
+  if (name.string().ends_with(".safetensors.index.json")) {
+    const TensorFiles files = TensorFiles::open_index(path);
+    return "sharded safetensors: " + std::to_string(files.size()) + " tensors in " +
+           std::to_string(files.files().size()) + " files";
+  }
+  if (name.extension() == ".safetensors")
+    return "safetensors: " + std::to_string(SafetensorsFile(path).tensors().size()) + " tensors";
+  if (name == "config.json")
+    return "configuration of " + std::to_string(parameter_count(load_config(path))) + " parameters";
+  if (name.extension() == ".json") return "tokenizer of " + std::to_string(Tokenizer::load(path).size()) + " tokens";
+  if (name.extension() == ".npy") {
+    const Tensor array = load_npy(path);
+    return "array of " + std::string(dtype_name(array.dtype())) + " " + to_string(array.shape());
+  }
+  return verify_model(path);
+}
+
+}  // namespace qkv
