@@ -68,7 +68,10 @@ TEST(InfoCommand, AModelDirectory) {
   EXPECT_EQ(facts["config"]["head_dim"], 16);
   EXPECT_EQ(facts["tokenizer_size"], 257);
   EXPECT_EQ(facts["end_token"], 256);
-  EXPECT_GE(facts["weights_file_bytes"], 4 * facts["parameters"].get<std::int64_t>());
+  EXPECT_EQ(facts["format"], "qkv");
+  std::int64_t bytes = 0;
+  for (const json& tensor : facts["stored"]) bytes += tensor["bytes"].get<std::int64_t>();
+  EXPECT_EQ(bytes, 4 * facts["parameters"].get<std::int64_t>());
   // The configuration alone says the same.
   const Finished by_config = run_qkv({"info", "--config", (directory / "config.json").string(), "--json"});
   EXPECT_EQ(json::parse(by_config.out)["tensors"], facts["tensors"]);

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models from format to format, and what verify says of them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "process.h"
+#include "qkv/model_file.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using qkv_test::Finished;
+using qkv_test::run_qkv;
+using testing::HasSubstr;
+
+class Convert : public testing::Test {
+ protected:
+  Convert() {
+    fs::create_directories(folder_);
+    qkv::ModelConfig config;
+    config.n_layer = 1;
+    config.n_head = 2;
+    config.n_kv_head = 1;
+    config.d_model = 64;
+    config.d_ff = 64;
+    config.vocab_size = 257;
+    config.norm_gain = config.final_norm = config.tied_head = true;
+    config.embedding_norm = false;
+    config.activation = qkv::Activation::swiglu;
+    config.positions = qkv::Positions::rotary;
+    config.norm_eps = 0x1p-16;  // GGUF holds it in f32
+    qkv::save_model(path("llama"), qkv::Model(config, 3), qkv::Tokenizer::bytes());
+    qkv::save_model(path("andrea"), qkv::Model(andrea(), 3), qkv::Tokenizer::bytes());
+  }
+  ~Convert() override { fs::remove_all(folder_); }
+
+  static qkv::ModelConfig andrea() {
+    qkv::ModelConfig config;
+    config.n_layer = 1;
+    config.n_head = 2;
+    config.d_model = 32;
+    config.ctx_len = 8;
+    config.vocab_size = 257;
+    return config;
+  }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  void expect_same(const std::string& a, const std::string& b) const {
+    const qkv::Model one = qkv::load_model(path(a)).model, two = qkv::load_model(path(b)).model;
+    EXPECT_EQ(one.config(), two.config());
+    for (std::size_t i = 0; i < one.infos().size(); ++i)
+      EXPECT_EQ(std::memcmp(one.parameters()[i].raw(), two.parameters()[i].raw(), one.parameters()[i].bytes()), 0);
+  }
+
+  fs::path folder_ = fs::path(testing::TempDir()) / ("qkv_convert_" + std::to_string(getpid()));
+};
+
+TEST_F(Convert, RoundTheFormats) {
+  const std::vector<std::vector<std::string>> steps = {
+      {"llama", "hf", "--to", "hf"}, {"hf", "m.gguf", "--type", "f32"}, {"m.gguf", "back"}};
+  for (const auto& step : steps) {
+    std::vector<std::string> arguments{"convert", path(step[0]), path(step[1])};
+    arguments.insert(arguments.end(), step.begin() + 2, step.end());
+    const Finished finished = run_qkv(arguments);
+    ASSERT_EQ(finished.status, 0) << finished.err;
+    EXPECT_THAT(finished.out, HasSubstr("parameters\n"));
+    const Finished verified = run_qkv({"verify", path(step[1])});
+    EXPECT_EQ(verified.status, 0) << verified.err;
+    EXPECT_THAT(verified.out, HasSubstr("good; "));
+    EXPECT_EQ(run_qkv({"info", path(step[1])}).status, 0);
+  }
+  expect_same("llama", "back");
+  EXPECT_THAT(run_qkv({"info", path("hf")}).out, HasSubstr("Hugging Face llama"));
+  EXPECT_EQ(run_qkv({"generate", "-m", path("m.gguf"), "-p", "a", "-n", "2"}).status, 0);
+}
+
+TEST_F(Convert, SaysWhatCannotBe) {
+  Finished finished = run_qkv({"convert", path("andrea"), path("x"), "--to", "hf"});
+  EXPECT_EQ(finished.status, 2);
+  EXPECT_THAT(finished.err, HasSubstr("gpt2's or llama's shape; found a norm after the embeddings"));
+  EXPECT_EQ(run_qkv({"convert", path("llama"), path("x"), "--type", "q8_0"}).status, 2);
+  EXPECT_EQ(run_qkv({"convert", path("none"), path("x")}).status, 1);
+  EXPECT_FALSE(fs::exists(path("x")));
+}
+
+TEST_F(Convert, VerifyNamesTheFault) {
+  const std::string weights = path("llama") + "/model.safetensors";
+  fs::resize_file(weights, fs::file_size(weights) - 4);
+  const Finished finished = run_qkv({"verify", path("llama")});
+  EXPECT_EQ(finished.status, 1);
+  EXPECT_THAT(finished.err, HasSubstr("model.safetensors"));
+  EXPECT_EQ(run_qkv({"verify", path("andrea") + "/tokenizer.json"}).status, 0);
+  EXPECT_EQ(run_qkv({"verify", path("none")}).status, 1);
+}
+
+}  // namespace
