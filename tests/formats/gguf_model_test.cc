@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
@@ -14,6 +15,7 @@
 #include "formats/gguf_source.h"
 #include "formats/gguf_splits.h"
 #include "formats/scratch.h"
+#include "qkv/array_file.h"
 #include "qkv/error.h"
 #include "qkv/model_file.h"
 #include "text/tokenizer_data.h"
@@ -351,6 +353,31 @@ TEST(GgufModel, SplitsByName) {
   const std::size_t at = bytes.find("qwen2", bytes.find("tokenizer.ggml.pre"));
   bytes.replace(at, 5, "qwen9");
   expect_refused(bytes, "the split 'qwen9' is not known; known are gpt-2,");
+}
+
+// Files that the Python package `gguf` wrote, and PyTorch's logits (scripts/make_gguf_golden.py).
+TEST(GgufModel, LogitsAreThoseOfPyTorch) {
+  for (const char* name : {"llama", "gpt2"}) {
+    const std::string path = std::string(QKV_SOURCE_DIR) + "/tests/formats/golden/gguf_" + name;
+    const auto source = open_gguf(path + ".gguf");
+    Model model = model_of(*source);
+    const Tensor expected = load_npy(path + "_logits.npy");  // [24, 48]
+    std::vector<std::int32_t> tokens;
+    for (std::int32_t t = 0; t < 24; ++t) tokens.push_back(t * 7 % 48);
+    Batch batch;
+    batch.batch = 1;
+    batch.ctx = 24;
+    batch.tokens = tokens;
+    const Tensor found = model.logits(batch);  // [1, 24, 48]
+    ASSERT_EQ(found.size(), expected.size());
+    double largest = 0;
+    for (std::int64_t i = 0; i < expected.size(); ++i)
+      largest = std::max(largest, std::fabs(double{expected.data()[i]}));
+    EXPECT_GT(largest, 1) << name;
+    for (std::int64_t i = 0; i < expected.size(); ++i)
+      ASSERT_NEAR(found.data()[i], expected.data()[i], 1e-5 * largest) << name << " " << i;
+    EXPECT_THAT(source->tokenizer().encode("!\"#"), ElementsAre(0, 46));
+  }
 }
 
 TEST(GgufModel, TheSharedCollection) {
