@@ -57,12 +57,12 @@ Scratch::Scratch(const TilePlan& plan, int key_tiles)
   const std::int64_t widest = std::max(d_k, d_v), tile = kMaxWidth * kKeyTile;
   const std::int64_t buffers = (key_tiles + 1) * kKeyTile * (d_k + d_v) * (bf16_ ? 2 : 1);
   const std::int64_t sums = key_tiles * kKeyTile * (d_k + d_v);  // of the same key tiles
-  const std::int64_t need = kMaxWidth * 16 * widest + tile * 9 + buffers + sums + 4096;
+  const std::int64_t need = kMaxWidth * 16 * widest + tile * 9 + buffers + sums + kSplitKeys * kFewRows + 4096;
   if (arena.size() < need) arena = Tensor({need});
   qt = take(kMaxWidth * d_k), dot = take(kMaxWidth * d_v);
   s = take(tile), ds = take(tile), slope = take(tile);
   bias = take(tile), bias_rows = take(tile);
-  rows = take(kMaxWidth * widest);
+  rows = take(kMaxWidth * widest), split = take(kSplitKeys * kFewRows);
   keys = take_key_buffers();
   qt_pairs = dot_pairs = p_pairs = ds_pairs = p_rows = ds_rows = nullptr;
   if (!bf16_) return;

@@ -25,6 +25,9 @@ struct TilePlan {
   float unit;          // 2^(score * unit) = e^(natural score)
 };
 
+inline constexpr int kSplitKeys = 512;  // keys of a split of the forward pass
+inline constexpr int kFewRows = 8;      // the widest tile of few rows, whose kernels are those of decoding
+
 inline std::int64_t round_up(std::int64_t x, std::int64_t step) noexcept { return (x + step - 1) / step * step; }
 
 // Memory of one call, shared by its threads: taken from what earlier calls of the same thread gave back, so that a call
@@ -65,6 +68,7 @@ struct Scratch {
   KeyBuffers keys;                      // of the tile at work
   float *bias, *bias_rows;              // [kKeyTile][width], [width][kKeyTile]
   float* rows;                          // [width][max(d_k, d_v)]
+  float* split;                         // [kSplitKeys][kFewRows]: scores of a tile of few rows
   std::uint16_t *qt_pairs, *dot_pairs;  // [d_k / 2][width][2], [d_v / 2][width][2]
   std::uint16_t *p_pairs, *ds_pairs;    // [kKeyTile / 2][width][2]
   std::uint16_t *p_rows, *ds_rows;      // [kKeyTile][width]

@@ -18,7 +18,6 @@
 namespace qkv {
 namespace {
 
-constexpr int kSplitKeys = 512;
 constexpr int kTasksAThread = 16;  // so that the last ones to finish leave little idle time
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
@@ -42,7 +41,12 @@ void clear(const Sums& sums, const QueryTile& tile, std::int64_t d_v) noexcept {
 class Forward {
  public:
   Forward(const AttentionProblem& p, const AttentionResults& results)
-      : p_(p), results_(results), plan_(p, p.q.dtype == DType::bf16), tiling_(plan_), d_v_padded_(round_up(p.d_v, 8)) {}
+      : p_(p),
+        results_(results),
+        plan_(p, p.q.dtype == DType::bf16),
+        tiling_(plan_),
+        d_v_padded_(round_up(p.d_v, 8)),
+        runs_(plan_.score_factor == 1 && p.softcap == 0 && p.slopes.empty() && !p.mask && keys_in_place(plan_)) {}
 
   void run() {
     clear_unread_rows();
@@ -110,7 +114,7 @@ class Forward {
       return Sums{at, at + width, at + 2 * width};
     };
     // A task is a run of splits: enough runs for every thread, each long enough to pay for its start.
-    const std::int64_t runs = std::min(pieces, (kTasksAThread * num_threads() + tasks - 1) / tasks);
+    const std::int64_t runs = std::min(pieces, (2 * kTasksAThread * num_threads() + tasks - 1) / tasks);
     const std::int64_t length = (pieces + runs - 1) / runs;
     parallel_for(tasks * runs, [&](std::int64_t i) {
       const std::int64_t task = i / runs, first = i % runs * length;
@@ -167,6 +171,8 @@ class Forward {
     const TileKernels& kernel = *tile.kernels;
     const int width = kernel.width;
     clear(sums, tile, 0);
+    if (runs_ && width <= kFewRows && begin >= tile.all_begin && end <= tile.all_end)
+      return read_split_in_runs(tile, begin, end, sums, scratch);
     bool fresh = true;
     const bool by_rows = plan_.bf16 && kernel.bf16->accumulate_rows, packed = packed_ && !by_rows;
     const KeySteps tiles{begin, end, p_.first_key, kKeyTile};
@@ -198,6 +204,50 @@ class Forward {
       for (const Poison& x : poisons) add_poison(tile, scores, x, bits[x.row], sums, scratch);
     }
     if (fresh) std::fill_n(sums.ot, d_v_padded_ * width, 0.0f);
+  }
+
+  // The same where few rows read all keys of the split with nothing between q . k and the softmax, as in decoding: all
+  // scores first, then all sums, so that memory is read in long runs. The order of each row's sums stays.
+  // What is not asked for ahead of a run is late at its beginning, and after each pause for exponentials.
+  static void ask_for(const void* memory) noexcept {
+    for (int line = 0; line < 24; ++line) __builtin_prefetch(static_cast<const char*>(memory) + line * 64, 0, 2);
+  }
+
+  void read_split_in_runs(const QueryTile& tile, std::int64_t begin, std::int64_t end, const Sums& sums,
+                          Scratch& scratch) const noexcept {
+    const TileKernels& kernel = *tile.kernels;
+    const int width = kernel.width, all = static_cast<int>(end - begin);
+    const KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, begin, end, KeyUse::forward_unpacked, scratch.keys);
+    float max[kMaxWidth];
+    std::fill_n(max, width, kMinusInfinity);
+    ask_for(plan_.bf16 ? static_cast<const void*>(keys.v16) : keys.v);
+    if (plan_.bf16)
+      kernel.bf16->scores(keys.k16, keys.ldk, scratch.qt_pairs, (p_.d_k + 1) / 2, all, tile.rows, 0, 1, scratch.split,
+                          max);
+    else
+      kernel.scores(keys.k, keys.ldk, scratch.qt, p_.d_k, all, tile.rows, 0, 1, scratch.split, max);
+    const KeySteps tiles{begin, end, p_.first_key, kKeyTile};
+    for (std::int64_t j = begin, next; j < end; j = next) {
+      next = tiles.next(j);
+      const int n = static_cast<int>(next - j);
+      float* s = scratch.split + (j - begin) * width;
+      if (plan_.bf16)
+        ask_for(keys.v16 + (j - begin) * keys.ldv);
+      else
+        ask_for(keys.v + (j - begin) * keys.ldv);
+      std::fill_n(max, width, kMinusInfinity);
+      kernel.column_max(s, n, 0, 1, max);
+      kernel.rescale(plan_.unit, max, d_v_padded_, sums.m, sums.l, j == begin ? nullptr : sums.ot);
+      if (plan_.bf16) {
+        kernel.bf16->exponentials(plan_.unit, n, 0, 1, sums.m, sums.l, s, scratch.p_pairs);
+        kernel.bf16->accumulate_rows(scratch.p_pairs, keys.v16 + (j - begin) * keys.ldv, keys.ldv, p_.d_v, n, tile.rows,
+                                     j == begin, sums.ot);
+      } else {
+        kernel.exponentials(plan_.unit, n, 0, 1, sums.m, sums.l, s);
+        kernel.accumulate(s, keys.v + (j - begin) * keys.ldv, keys.ldv, d_v_padded_, n, tile.rows, 0, 1, j == begin,
+                          sums.ot);
+      }
+    }
   }
 
   // p = 2^((s - m) unit), l += p, ot += p v for one segment.
@@ -306,6 +356,7 @@ class Forward {
   const TilePlan plan_;
   const RowTiling tiling_;
   std::int64_t d_v_padded_;  // to a multiple of 8
+  bool runs_;                // scores need nothing but q . k, keys and values no copy
   std::optional<PackedValues> packed_;
 };
 

@@ -141,6 +141,35 @@ void exponentials_pairs(float unit, int n, int first, int last, const float* m, 
   QKV_DISPATCH(exponentials_pairs_range, P, W, unit, n, m, l, s, p_pairs)
 }
 
+// The same for a tile of one vector, several pairs of keys in wide ones.
+template <class V, int W>
+void narrow_exponentials_pairs(float unit, int n, int, int, const float* m, float* l, const float* s,
+                               uint16_t* p_pairs) noexcept {
+  constexpr int L = 16, kKeys = 2 * L / W;
+  alignas(64) float tops[L], p[2 * L];
+  alignas(64) uint16_t order[2 * L];  // of [key][column] in [key / 2][column][2]
+  for (int i = 0; i < L; ++i) tops[i] = m[i % W];
+  for (int i = 0; i < 2 * L; ++i) order[i] = static_cast<uint16_t>((i / (2 * W) * 2 + i % 2) * W + i % (2 * W) / 2);
+  const __m512i by_pairs = _mm512_load_si512(order);
+  const Vec<L> top = reference_of(Vec<L>::load(tops)), factor = Vec<L>::set1(unit);
+  V sum = V::load(l);
+  int j = 0;
+  for (; j + kKeys <= n; j += kKeys) {
+    const auto one = [&](int at) __attribute__((always_inline)) {
+      return exp2_for_bf16(Vec<L>::mul(Vec<L>::sub(Vec<L>::load(s + j * W + at), top), factor));
+    };
+    const Vec<L> low = one(0), high = one(L);
+    Vec<L>::store(p, low);
+    Vec<L>::store(p + L, high);
+#pragma GCC unroll 8
+    for (int key = 0; key < kKeys; ++key) sum = V::add(sum, V::load(p + key * W));
+    const auto both = (__m512i)_mm512_cvtne2ps_pbh(high.r, low.r);
+    _mm512_storeu_si512(p_pairs + j * W, _mm512_permutexvar_epi16(by_pairs, both));
+  }
+  V::store(l, sum);
+  exponentials_pairs_range<Pairs<V>, W, 0, 1>(unit, n - j, m, l, s + j * W, p_pairs + j * W);
+}
+
 template <class P, int W>
 void round_scores(const float* x, int n, int first, int last, uint16_t* rows, uint16_t* pairs) noexcept {
   using V = typename P::V;
@@ -212,37 +241,51 @@ inline void interleave(const uint16_t* x, int64_t ldx, int rows, int64_t cols, i
   }
 }
 
-// As narrow_accumulate, but from rows of v as they are: pairs of rows are interleaved on the way. d counts the columns
-// that v has, ot has them padded to a multiple of 8.
+// For column r of the tile, N x 32 columns of v, the last 32 cut to `count`: pairs of rows are interleaved on the way.
+template <int W, int N>
+QKV_INLINE void narrow_accumulate_columns(const uint16_t* p_pairs, const uint16_t* v, int64_t ldv, int count, int n,
+                                          float* ot) {
+  const __m512i low = interleaving_low(), high = interleaving_high();
+  const __mmask32 columns = count == 32 ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
+  const int all = (N - 1) * 32 + count;
+  float lanes[N * 32] = {};
+  for (int i = 0; i < all; ++i) lanes[i] = ot[i * W];
+  Vec<16> sums[2 * N];
+#pragma GCC unroll 4
+  for (int x = 0; x < 2 * N; ++x) sums[x] = Vec<16>::load(lanes + x * 16);
+  const auto load = [&](const uint16_t* row, int x) __attribute__((always_inline)) {
+    return x + 1 < N ? _mm512_loadu_si512(row + x * 32) : _mm512_maskz_loadu_epi16(columns, row + x * 32);
+  };
+  for (int j = 0; j < n; j += 2) {
+    const PairVec<16> weight = PairVec<16>::spread(p_pairs + j * W);
+    ask_ahead(v + j * ldv, ldv * 2, N * 64);
+    if (j + 1 < n) ask_ahead(v + (j + 1) * ldv, ldv * 2, N * 64);
+#pragma GCC unroll 2
+    for (int x = 0; x < N; ++x) {
+      const __m512i a = load(v + j * ldv, x), b = j + 1 < n ? load(v + (j + 1) * ldv, x) : _mm512_setzero_si512();
+      sums[2 * x] = PairVec<16>::dot(weight, {_mm512_permutex2var_epi16(a, low, b)}, sums[2 * x]);
+      sums[2 * x + 1] = PairVec<16>::dot(weight, {_mm512_permutex2var_epi16(a, high, b)}, sums[2 * x + 1]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int x = 0; x < 2 * N; ++x) Vec<16>::store(lanes + x * 16, sums[x]);
+  for (int i = 0; i < all; ++i) ot[i * W] = lanes[i];
+}
+
+// As narrow_accumulate, but from rows of v as they are. d counts the columns that v has, ot has them padded to a
+// multiple of 8.
 template <int W>
 void narrow_accumulate_rows(const uint16_t* p_pairs, const uint16_t* v, int64_t ldv, int64_t d, int n, int rows,
                             bool fresh, float* ot) noexcept {
-  const __m512i low = interleaving_low(), high = interleaving_high();
-  const __m512i zero = _mm512_setzero_si512();
   if (fresh)
     for (int64_t c = 0; c < (d + 7) / 8 * 8 * W; ++c) ot[c] = 0;
-  for (int64_t c = 0; c < d; c += 32) {
-    const auto count = static_cast<int>(d - c < 32 ? d - c : 32);
-    const __mmask32 columns = count == 32 ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
-    for (int r = 0; r < rows; ++r) {
-      float lanes[32] = {};
-      for (int i = 0; i < count; ++i) lanes[i] = ot[(c + i) * W + r];
-      Vec<16> first = Vec<16>::load(lanes), second = Vec<16>::load(lanes + 16);
-      for (int j = 0; j < n; j += 2) {
-        const uint16_t* row = v + j * ldv + c;
-        __builtin_prefetch(row + qkv::kKeyTile * ldv, 0, 2);
-        __builtin_prefetch(row + (qkv::kKeyTile + 1) * ldv, 0, 2);
-        const __m512i a = _mm512_maskz_loadu_epi16(columns, row);
-        const __m512i b = j + 1 < n ? _mm512_maskz_loadu_epi16(columns, row + ldv) : zero;
-        const PairVec<16> weight = PairVec<16>::spread(p_pairs + j * W + r * 2);
-        first = PairVec<16>::dot(weight, {_mm512_permutex2var_epi16(a, low, b)}, first);
-        second = PairVec<16>::dot(weight, {_mm512_permutex2var_epi16(a, high, b)}, second);
-      }
-      Vec<16>::store(lanes, first);
-      Vec<16>::store(lanes + 16, second);
-      for (int i = 0; i < count; ++i) ot[(c + i) * W + r] = lanes[i];
-    }
-  }
+  int64_t c = 0;
+  for (; c + 64 <= d; c += 64)
+    for (int r = 0; r < rows; ++r) narrow_accumulate_columns<W, 2>(p_pairs + r * 2, v + c, ldv, 32, n, ot + c * W + r);
+  for (; c < d; c += 32)
+    for (int r = 0; r < rows; ++r)
+      narrow_accumulate_columns<W, 1>(p_pairs + r * 2, v + c, ldv, static_cast<int>(d - c < 32 ? d - c : 32), n,
+                                      ot + c * W + r);
 }
 
 template <class V, int W>
@@ -250,8 +293,8 @@ constexpr qkv::Bf16TileKernels bf16_tile_kernels() {
   using P = Pairs<V>;
   using Wide = Pairs<Vec<16>>;
   constexpr bool kNarrow = W <= kNarrowWidth;
-  return {kNarrow ? narrow_scores<Wide, P, W> : scores<P, W>,
-          exponentials_pairs<P, W>,
+  return {kNarrow ? narrow_scores<Pairs<Vec<8>>, P, W> : scores<P, W>,
+          kNarrow ? narrow_exponentials_pairs<V, (kNarrow ? W : V::lanes)> : exponentials_pairs<P, W>,
           kNarrow ? narrow_accumulate<Wide, P, W> : accumulate<P, W>,
           outer<P, W>,
           round_scores<P, W>,

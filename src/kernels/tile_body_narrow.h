@@ -1,79 +1,134 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two products of tiles of few queries, as in decoding, where vectors of queries would be mostly empty: vectors are
 // keys in the scores and head dimensions in the sums. The chains of multiply-adds are those of tile_body.h, so are the
-// bits. Such tiles do little work a byte, so they ask for the next key tile's memory ahead. Then the table of a width.
+// bits. Such tiles do little work a byte, so they wait for memory, and how they read it counts. Then the table of a
+// width.
 #pragma once
 
 #include "kernels/tile_body.h"
 
 namespace {
 
-constexpr int kNarrowWidth = 8;  // tiles up to this width
-constexpr int kLine = 64;        // bytes
+constexpr int kNarrowWidth = 8;          // tiles up to this width
+constexpr int kLine = 64, kPage = 4096;  // bytes
 
-// G vectors of L keys for R columns of the tile: squares of keys and items are transposed, then multiplied item by
-// item, so that G * R chains run side by side.
+// Rows that follow each other without a gap are read by the processor ahead of their use, but not past the end of a
+// page of memory: asks for the beginning of the next page where a row begins one. Other rows are asked for a key tile
+// ahead.
+QKV_INLINE void ask_ahead(const void* row, int64_t stride, int64_t bytes) {
+  const char* at = static_cast<const char*>(row);
+  if (stride != bytes) {
+    for (int64_t line = 0; line < bytes; line += kLine) __builtin_prefetch(at + qkv::kKeyTile * stride + line, 0, 2);
+  } else if (reinterpret_cast<uintptr_t>(at) % kPage < static_cast<uintptr_t>(bytes)) {
+    for (int line = 0; line < 8; ++line) __builtin_prefetch(at + kPage + line * kLine, 0, 2);
+  }
+}
+
+// Reads lines [first, last) of dense rows in order, so that the processor reads ahead; what follows reads in another.
+QKV_INLINE void touch_lines(const char* rows, int first, int last) {
+  if (reinterpret_cast<uintptr_t>(rows + first * kLine) % kPage < static_cast<uintptr_t>((last - first) * kLine))
+    for (int line = 0; line < 8; ++line) __builtin_prefetch(rows + first * kLine + kPage + line * kLine, 0, 2);
+  for (int line = first; line < last; ++line)
+    static_cast<void>(*static_cast<const volatile char*>(rows + line * kLine));
+}
+
+// t[c] = item c (of 4 bytes) of rows that are `stride` bytes apart. Some vectors have a faster one of their own.
+template <class V>
+QKV_INLINE void load_transposed(const char* x, int64_t stride, V (&t)[V::lanes]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < V::lanes; ++i) __builtin_memcpy(&t[i], x + i * stride, sizeof t[i]);
+  transpose(t);
+}
+
+// L keys and `count` <= L items for R columns of the tile: transposed, then multiplied item by item.
+template <class P, int W, int R, class E = typename P::Element>
+QKV_INLINE void narrow_scores_rest(const char* keys, int64_t stride, const E* queries, int count,
+                                   typename P::V (&acc)[R]) {
+  constexpr int L = P::V::lanes;
+  for (int i = 0; i < count; ++i) {
+    float items[L];
+    typename P::Wide column;
+    for (int j = 0; j < L; ++j) __builtin_memcpy(&items[j], keys + j * stride + i * 4, 4);
+    __builtin_memcpy(&column, items, sizeof column);
+    for (int r = 0; r < R; ++r) acc[r] = P::multiply_add(column, P::spread(queries + (i * W + r) * P::step), acc[r]);
+  }
+}
+
+// G vectors of L keys for R columns of the tile: G * R chains run side by side. touch: whether the same number of keys
+// follows, whose lines are read meanwhile, a few a step.
 template <class P, int W, int R, int G, class E = typename P::Element>
-QKV_INLINE void narrow_scores_block(const E* k, int64_t ldk, const E* qt, int64_t d, float* s,
+QKV_INLINE void narrow_scores_block(const E* k, int64_t ldk, const E* qt, int64_t d, bool touch, float* s,
                                     typename P::V (&top)[R]) {
   using V = typename P::V;
-  constexpr int L = V::lanes;
-  V acc[R][G];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r)
+  constexpr int L = V::lanes, kItem = 4;  // bytes
+  const int64_t stride = ldk * static_cast<int64_t>(sizeof(E));
+  constexpr int kStepLines = L * L * kItem / kLine;
+  const char* next = reinterpret_cast<const char*>(k) + G * L * stride;
+  V acc[G][R];
+  const char* keys[G];
 #pragma GCC unroll 4
-    for (int g = 0; g < G; ++g) acc[r][g] = V::zero();
-  alignas(64) E items[L * G * L * P::step];  // [item][G * L keys]
-  for (int64_t c = 0; c < d; c += L) {
-    const int count = static_cast<int>(d - c < L ? d - c : L);
+  for (int g = 0; g < G; ++g) {
+    keys[g] = reinterpret_cast<const char*>(k) + g * L * stride;
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) acc[g][r] = V::zero();
+  }
+  int64_t c = 0;
+  for (; c + L <= d; c += L) {
+    const E* queries = qt + c * W * P::step;
+    typename P::Wide query[L];  // of a single column
+#pragma GCC unroll 16
+    for (int i = 0; R == 1 && i < L; ++i) query[i] = P::spread(queries + i * W * P::step);
+#pragma GCC unroll 4
     for (int g = 0; g < G; ++g) {
-      const E* keys = k + g * L * ldk + c * P::step;
-      E* to = items + g * L * P::step;
-      if (count == L) {
-        V square[L];
+      const int step = (static_cast<int>(c / L) * G + g) * kStepLines;
+      if (touch)
+        touch_lines(next, step, step + kStepLines);
+      else
+        for (int line = step; line < step + kStepLines; ++line) __builtin_prefetch(next + line * kLine, 0, 2);
+      V square[L];
+      load_transposed(keys[g], stride, square);
+      keys[g] += L * kItem;
+      // Compilers would keep an address for each row, and queries that they spread again: both cost more than they
+      // save.
+      asm("" : "+r"(keys[g]), "+r"(queries));
 #pragma GCC unroll 16
-        for (int i = 0; i < L; ++i) {
-          __builtin_prefetch(keys + (i + qkv::kKeyTile) * ldk, 0, 2);
-          const typename P::Wide row = P::load(keys + i * ldk);
-          __builtin_memcpy(&square[i], &row, sizeof row);
-        }
-        transpose(square);
-#pragma GCC unroll 16
-        for (int i = 0; i < L; ++i) __builtin_memcpy(to + i * G * L * P::step, &square[i], sizeof square[i]);
-      } else {
-        for (int i = 0; i < count; ++i)
-          for (int j = 0; j < L; ++j) __builtin_memcpy(to + (i * G * L + j) * P::step, keys + j * ldk + i * P::step, 4);
-      }
-    }
-    for (int i = 0; i < count; ++i) {
+      for (int i = 0; i < L; ++i) {
+        typename P::Wide column;
+        __builtin_memcpy(&column, &square[i], sizeof column);
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const typename P::Wide query = P::spread(qt + ((c + i) * W + r) * P::step);
-#pragma GCC unroll 4
-        for (int g = 0; g < G; ++g)
-          acc[r][g] = P::multiply_add(P::load(items + (i * G + g) * L * P::step), query, acc[r][g]);
+        for (int r = 0; r < R; ++r)
+          acc[g][r] =
+              P::multiply_add(column, R == 1 ? query[i] : P::spread(queries + (i * W + r) * P::step), acc[g][r]);
       }
     }
   }
+  if (c < d)
+    for (int g = 0; g < G; ++g)
+      narrow_scores_rest<P, W, R>(keys[g], stride, qt + c * W * P::step, static_cast<int>(d - c), acc[g]);
   for (int r = 0; r < R; ++r)
     for (int g = 0; g < G; ++g) {
       float lanes[L];
-      V::store(lanes, acc[r][g]);
-      top[r] = V::max(acc[r][g], top[r]);
+      V::store(lanes, acc[g][r]);
+      top[r] = V::max(acc[g][r], top[r]);
       for (int i = 0; i < L; ++i) s[(g * L + i) * W + r] = lanes[i];
     }
 }
 
-// n keys, a multiple of L, for the columns [0, R).
+// n keys, a multiple of L, for the columns [0, R); `following` more may be read meanwhile.
 template <class P, int W, int R, class E = typename P::Element>
-void narrow_scores_columns(const E* k, int64_t ldk, const E* qt, int64_t d, int n, float* s, float* tile_max) {
+void narrow_scores_columns(const E* k, int64_t ldk, const E* qt, int64_t d, int n, int following, float* s,
+                           float* tile_max) {
   using V = typename P::V;
-  constexpr int L = V::lanes;
+  constexpr int L = V::lanes, kKeys = 4 * L;
+  const bool dense = ldk * static_cast<int64_t>(sizeof(E)) == d * 4 && d * 4 % kLine == 0 && d % L == 0;
   V top[R];
   for (int r = 0; r < R; ++r) top[r] = V::set1(tile_max[r]);
   int j = 0;
-  for (; j + 4 * L <= n; j += 4 * L) narrow_scores_block<P, W, R, 4>(k + j * ldk, ldk, qt, d, s + j * W, top);
-  for (; j < n; j += L) narrow_scores_block<P, W, R, 1>(k + j * ldk, ldk, qt, d, s + j * W, top);
+  for (; j + kKeys <= n; j += kKeys) {
+    const bool touch = dense && j + 2 * kKeys <= n + following;
+    narrow_scores_block<P, W, R, 4>(k + j * ldk, ldk, qt, d, touch, s + j * W, top);
+  }
+  for (; j < n; j += L) narrow_scores_block<P, W, R, 1>(k + j * ldk, ldk, qt, d, false, s + j * W, top);
   for (int r = 0; r < R; ++r) {
     float lanes[L];
     V::store(lanes, top[r]);
@@ -87,10 +142,54 @@ void narrow_scores(const E* k, int64_t ldk, const E* qt, int64_t d, int n, int r
   const int whole = n / P::V::lanes * P::V::lanes;
   if (rows < W)  // the other columns stay numbers
     for (int i = 0; i < whole * W; ++i) s[i] = 0;
-  int r = 0;
-  for (; r + 4 <= rows; r += 4) narrow_scores_columns<P, W, 4>(k, ldk, qt + r * P::step, d, whole, s + r, tile_max + r);
-  for (; r < rows; ++r) narrow_scores_columns<P, W, 1>(k, ldk, qt + r * P::step, d, whole, s + r, tile_max + r);
+  const int64_t stride = ldk * static_cast<int64_t>(sizeof(E)), bytes = d * 4;
+  if (stride == bytes)
+    touch_lines(reinterpret_cast<const char*>(k), 0, static_cast<int>((n < 32 ? n : 32) * bytes / kLine));
+  for (int j = 0, count; j < whole; j += count) {
+    count = whole - j < qkv::kKeyTile ? whole - j : qkv::kKeyTile;
+    const E* keys = k + j * ldk;
+    if (stride != bytes)
+      for (int i = 0; i < count; ++i) ask_ahead(keys + i * ldk, stride, bytes);
+    int r = 0;
+    for (; r + 4 <= rows; r += 4)
+      narrow_scores_columns<P, W, 4>(keys, ldk, qt + r * P::step, d, count, n - j - count, s + j * W + r, tile_max + r);
+    for (; r < rows; ++r)
+      narrow_scores_columns<P, W, 1>(keys, ldk, qt + r * P::step, d, count, n - j - count, s + j * W + r, tile_max + r);
+  }
   scores_range<PN, W, 0, 1>(k + whole * ldk, ldk, qt, d, n - whole, s + whole * W, tile_max);
+}
+
+// The same as `column_max` and `exponentials` for a tile of one vector, several keys in a wide one.
+template <class Wide, class V, int W>
+void narrow_column_max(const float* s, int n, int, int, float* tile_max) noexcept {
+  constexpr int L = Wide::lanes;
+  float lanes[L];
+  for (int i = 0; i < L; ++i) lanes[i] = tile_max[i % W];
+  Wide top = Wide::load(lanes);
+  int at = 0;
+  for (; at + L <= n * W; at += L) top = Wide::max(Wide::load(s + at), top);
+  Wide::store(lanes, top);
+  V narrow = V::load(tile_max);
+  for (int i = 0; i < L; i += W) narrow = V::max(V::load(lanes + i), narrow);
+  for (; at < n * W; at += W) narrow = V::max(V::load(s + at), narrow);
+  V::store(tile_max, narrow);
+}
+
+template <class Wide, class V, int W>
+void narrow_exponentials(float unit, int n, int, int, const float* m, float* l, float* s) noexcept {
+  constexpr int L = Wide::lanes, kKeys = L / W;
+  float tops[L];
+  for (int i = 0; i < L; ++i) tops[i] = m[i % W];
+  const Wide top = reference_of(Wide::load(tops)), factor = Wide::set1(unit);
+  V sum = V::load(l);
+  int j = 0;
+  for (; j + kKeys <= n; j += kKeys) {
+    Wide::store(s + j * W, Wide::exp2(Wide::mul(Wide::sub(Wide::load(s + j * W), top), factor)));
+#pragma GCC unroll 4
+    for (int key = j; key < j + kKeys; ++key) sum = V::add(sum, V::load(s + key * W));
+  }
+  V::store(l, sum);
+  exponentials_range<Singles<V>, W, 0, 1>(unit, n - j, m, l, s + j * W);
 }
 
 // N vectors of head dimensions for column r.
@@ -107,12 +206,9 @@ QKV_INLINE void narrow_accumulate_block(const E* p, const E* v, int64_t ldv, int
   }
   for (int j = 0; j < n; ++j) {
     const typename P::Wide weight = P::spread(p + j * W * P::step);
+    if constexpr (P::step == 1) ask_ahead(v + j * ldv, ldv * int64_t{sizeof(E)}, N * L * int64_t{sizeof(E)});
 #pragma GCC unroll 4
-    for (int x = 0; x < N; ++x) {
-      const E* row = v + (j * ldv + x * L) * P::step;
-      if constexpr (P::step == 1) __builtin_prefetch(row + qkv::kKeyTile * ldv, 0, 2);
-      acc[x] = P::multiply_add(weight, P::load(row), acc[x]);
-    }
+    for (int x = 0; x < N; ++x) acc[x] = P::multiply_add(weight, P::load(v + (j * ldv + x * L) * P::step), acc[x]);
   }
 #pragma GCC unroll 4
   for (int x = 0; x < N; ++x) {
@@ -143,12 +239,13 @@ template <class V, int W, class Wide>
 constexpr qkv::TileKernels tile_kernels(const qkv::Bf16TileKernels* bf16 = nullptr) {
   using P = Singles<V>;
   constexpr bool kNarrow = W <= kNarrowWidth;
+  using Keys = Singles<Vec<(Wide::lanes < 8 ? Wide::lanes : 8)>>;
   return {W,
           V::lanes,
-          kNarrow ? narrow_scores<Singles<Wide>, P, W> : scores<P, W>,
-          column_max<V, W>,
+          kNarrow ? narrow_scores<Keys, P, W> : scores<P, W>,
+          kNarrow ? narrow_column_max<Wide, V, (kNarrow ? W : V::lanes)> : column_max<V, W>,
           rescale<V, W>,
-          exponentials<P, W>,
+          kNarrow ? narrow_exponentials<Wide, V, (kNarrow ? W : V::lanes)> : exponentials<P, W>,
           kNarrow ? narrow_accumulate<Singles<Wide>, P, W> : accumulate<P, W>,
           merge<V, W>,
           softcap<V, W>,
