@@ -2,42 +2,80 @@
 // The dropout kernels of row_kernels.h; included by row_body.h. The numbers are those of core/dropout.h.
 #pragma once
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 namespace {
 
 using qkv::DropoutColumns;
 using qkv::DropoutKey;
 
-struct PhiloxBlock {
-  uint32_t w0, w1, w2, w3;
+// A vector of 64-bit lanes. Philox multiplies 32 bits by 32 to 64, so a lane holds one of its words in the low half;
+// what stands in the high half is never looked at.
+#if defined(__AVX512F__)
+typedef uint64_t Words __attribute__((vector_size(64)));
+QKV_ROW Words multiply_low(Words a, Words b) { return (Words)_mm512_mul_epu32((__m512i)a, (__m512i)b); }
+#elif defined(__AVX2__)
+typedef uint64_t Words __attribute__((vector_size(32)));
+QKV_ROW Words multiply_low(Words a, Words b) { return (Words)_mm256_mul_epu32((__m256i)a, (__m256i)b); }
+#elif defined(__SSE2__)
+typedef uint64_t Words __attribute__((vector_size(16)));
+QKV_ROW Words multiply_low(Words a, Words b) { return (Words)_mm_mul_epu32((__m128i)a, (__m128i)b); }
+#else
+typedef uint64_t Words __attribute__((vector_size(16)));
+QKV_ROW Words multiply_low(Words a, Words b) { return (a & 0xffffffffu) * (b & 0xffffffffu); }
+#endif
+constexpr int kWordLanes = static_cast<int>(sizeof(Words) / 8);
+constexpr int kBlocks = 2 * kWordLanes;  // made at once
+
+struct PhiloxWords {
+  Words w0, w1, w2, w3;
 };
 
-// Philox 4x32 as core/random.h has it: counter words to the block. Rounds as templates, so that loops around vectorise.
-template <int rounds>
-QKV_ROW PhiloxBlock philox(PhiloxBlock c, uint32_t k0, uint32_t k1) {
-  const uint64_t p0 = uint64_t{0xD2511F53u} * c.w0, p1 = uint64_t{0xCD9E8D57u} * c.w2;
-  const PhiloxBlock next = {static_cast<uint32_t>(p1 >> 32) ^ c.w1 ^ k0, static_cast<uint32_t>(p1),
-                            static_cast<uint32_t>(p0 >> 32) ^ c.w3 ^ k1, static_cast<uint32_t>(p0)};
-  if constexpr (rounds == 1)
-    return next;
-  else
-    return philox<rounds - 1>(next, k0 + 0x9E3779B9u, k1 + 0xBB67AE85u);
+// Philox 4x32-10 as core/random.h has it: counter words to the block.
+QKV_ROW PhiloxWords philox(PhiloxWords c, uint32_t k0, uint32_t k1) {
+  const Words zero = {}, m0 = zero + 0xD2511F53u, m1 = zero + 0xCD9E8D57u;
+  for (int round = 0; round < 10; ++round) {
+    const Words p0 = multiply_low(c.w0, m0), p1 = multiply_low(c.w2, m1);
+    c = {(p1 >> 32) ^ c.w1 ^ (zero + k0), p1, (p0 >> 32) ^ c.w3 ^ (zero + k1), p0};
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return c;
 }
 
-constexpr int kDropoutGroup = 64;  // elements of 16 blocks
+QKV_ROW void store_words(uint32_t* to, Words even, Words odd) {
+  const Words both = (even & 0xffffffffu) | (odd << 32);
+  __builtin_memcpy(to, &both, sizeof both);
+}
+
+// Block i of kBlocks from the counter (c0[i], c1, c2[i], c3): its word w to words[w * stride + i].
+QKV_ROW void blocks(const uint32_t* c0, uint32_t c1, const uint32_t* c2, uint32_t c3, uint64_t seed, uint32_t* words,
+                    int stride) {
+  const uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+  Words first, third;
+  __builtin_memcpy(&first, c0, sizeof first);
+  __builtin_memcpy(&third, c2, sizeof third);
+  const Words zero = {};
+  // Blocks 0, 2, 4 ... in the low halves, and 1, 3, 5 ... (little or big end, they change places twice).
+  const PhiloxWords even = philox({first, zero + c1, third, zero + c3}, k0, k1);
+  const PhiloxWords odd = philox({first >> 32, zero + c1, third >> 32, zero + c3}, k0, k1);
+  store_words(words, even.w0, odd.w0);
+  store_words(words + stride, even.w1, odd.w1);
+  store_words(words + 2 * stride, even.w2, odd.w2);
+  store_words(words + 3 * stride, even.w3, odd.w3);
+}
+
+constexpr int kDropoutGroup = 4 * kLanes;  // elements of 16 blocks
 
 // words[i]: the number of element group * 64 + i.
 QKV_ROW void group_words(uint64_t seed, uint64_t group, uint32_t* words) {
-  const uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
-  const uint64_t first = group * kLanes;
-  const uint32_t low = static_cast<uint32_t>(first), high = static_cast<uint32_t>(first >> 32);  // low + 15 fits
-#pragma omp simd
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const PhiloxBlock b = philox<10>({low + static_cast<uint32_t>(lane), high, 0, 0}, k0, k1);
-    words[lane] = b.w0;
-    words[lane + kLanes] = b.w1;
-    words[lane + 2 * kLanes] = b.w2;
-    words[lane + 3 * kLanes] = b.w3;
-  }
+  const uint64_t block = group * kLanes;
+  uint32_t first[kLanes], third[kLanes] = {};
+  for (int lane = 0; lane < kLanes; ++lane) first[lane] = static_cast<uint32_t>(block) + static_cast<uint32_t>(lane);
+  for (int lane = 0; lane < kLanes; lane += kBlocks)
+    blocks(first + lane, static_cast<uint32_t>(block >> 32), third + lane, 0, seed, words + lane, kLanes);
 }
 
 template <class S>
@@ -65,20 +103,12 @@ void dropout(const DropoutKey& key, uint64_t first, int64_t size, const float* x
 template <class Drop>
 QKV_ROW void each_row_of_pairs(uint64_t seed, const DropoutColumns& columns, uint32_t key, int n, int first, int last,
                                const Drop& drop) {
-  const uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
-  uint32_t words[4][DropoutColumns::kMost];
-  const uint32_t *queries = columns.query, *planes = columns.plane;
+  uint32_t words[4 * DropoutColumns::kRoom];
   for (int row = -static_cast<int>(key % 4); row < n; row += 4) {
     const uint32_t group = (key + static_cast<uint32_t>(row)) / 4;
-#pragma omp simd
-    for (int i = first; i < last; ++i) {
-      const PhiloxBlock b = philox<10>({queries[i], group, planes[i], 1}, k0, k1);
-      words[0][i] = b.w0;
-      words[1][i] = b.w1;
-      words[2][i] = b.w2;
-      words[3][i] = b.w3;
-    }
-    for (int w = row < 0 ? -row : 0; w < 4 && row + w < n; ++w) drop(row + w, words[w]);
+    for (int i = first; i < last; i += kBlocks)
+      blocks(columns.query + i, group, columns.plane + i, 1, seed, words + i, DropoutColumns::kRoom);
+    for (int w = row < 0 ? -row : 0; w < 4 && row + w < n; ++w) drop(row + w, words + w * DropoutColumns::kRoom);
   }
 }
 

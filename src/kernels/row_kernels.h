@@ -28,10 +28,11 @@ struct DropoutKey {
   float scale;
 };
 
-// What the columns of a tile of attention are: the numbers of core/dropout.h, for each column that is asked for.
+// What the columns of a tile of attention are: the numbers of core/dropout.h. Columns past those that are asked for may
+// be read, and may hold anything.
 struct DropoutColumns {
-  static constexpr int kMost = 64;
-  std::uint32_t query[kMost], plane[kMost];
+  static constexpr int kMost = 48, kRoom = kMost + 16;
+  std::uint32_t query[kRoom], plane[kRoom];
 };
 
 // Kernels over the storage type S of what goes into and comes out of matrix products.
