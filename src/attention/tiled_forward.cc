@@ -46,7 +46,8 @@ class Forward {
         plan_(p, p.q.dtype == DType::bf16),
         tiling_(plan_),
         d_v_padded_(round_up(p.d_v, 8)),
-        runs_(plan_.score_factor == 1 && p.softcap == 0 && p.slopes.empty() && !p.mask && keys_in_place(plan_)) {}
+        runs_(plan_.score_factor == 1 && p.softcap == 0 && p.slopes.empty() && !p.mask && !p.dropout &&
+              keys_in_place(plan_)) {}
 
   void run() {
     clear_unread_rows();
