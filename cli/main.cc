@@ -149,7 +149,8 @@ std::vector<std::string> normalise_arguments(const std::vector<std::string>& arg
 
 int main(int argc, char** argv) {
   qkv::cli::occupy_standard_streams();
-  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);  // both are errors of the write that is too much
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return qkv::cli::run(argc, argv);
   } catch (const std::bad_alloc&) {

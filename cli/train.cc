@@ -175,10 +175,16 @@ void check_same_model(const TrainSettings& settings, const qkv::Trainer& trainer
   if (!fits) throw UsageError("a run's tokenizer cannot change; leave out --tokenizer, or start a new run");
 }
 
+void warn(const std::string& text) { print_error("qkv: warning: " + text + "\n"); }
+
 qkv::Trainer resume(const TrainSettings& settings) {
-  qkv::TrainConfig config = qkv::load_train_config(settings.out);
-  qkv::Trainer trainer = qkv::Trainer::resume(settings.out, data_to_resume(settings));
+  qkv::load_train_config(settings.out);  // says what is missing before the text is read
+  std::vector<std::string> refused;
+  qkv::Trainer trainer = qkv::Trainer::resume(settings.out, data_to_resume(settings), &refused);
+  for (const std::string& what : refused)
+    warn(fmt::format("this checkpoint is refused: {}; going on from the one of step {}", what, trainer.steps_done()));
   check_same_model(settings, trainer, trainer.model().config());
+  qkv::TrainConfig config = trainer.config();
   settings.apply(config);
   trainer.set_config(config);
   print(fmt::format("resuming after step {} of {}\n", trainer.steps_done(), config.steps));
@@ -213,6 +219,10 @@ class Reporter {
     observer.on_step = [this](const qkv::StepReport& report) { step(report); };
     observer.on_evaluation = [this](const qkv::EvalReport& report) { evaluation(report); };
     observer.on_sample = [this](std::int64_t at) { return sample(at); };
+    observer.on_warning = [this](const std::string& what) {
+      progress_.hide();
+      warn(what);
+    };
     observer.stop_requested = [] { return qkv::interrupt_requested(); };
     return observer;
   }
@@ -232,6 +242,10 @@ class Reporter {
     ++count_;
     const bool last = report.step == steps || report.step == settings_.stop_after;
     if (report.skipped) line(fmt::format("step {}: the loss or its gradient is NaN or infinite; skipped", report.step));
+    if (report.spike > 0) {
+      line(fmt::format("step {}: the loss {:.4f} is a spike, {:.1f} deviations above the last losses", report.step,
+                       report.loss, report.spike));
+    }
     if (report.step == 1 || report.step % trainer_.config().log_interval == 0 || last) {
       const double rate = static_cast<double>(tokens_) / seconds_;
       std::string text = fmt::format("step {:>{}}/{}  loss {:.4f}  grad {:.3f}  lr {:.2e}  {:.1f} ms  {:.0f} tokens/s",
@@ -338,7 +352,8 @@ void run(const TrainSettings& settings) {
   TrainPage page(settings.out, trainer, page_facts(settings, trainer, peak),
                  [&](const std::string& text) { reporter.line(text); });
   const bool complete =
-      run_with_page(trainer, {settings.out, flops, peak.gflops * 1e9, settings.stop_after}, reporter, page);
+      run_with_page(trainer, {settings.out, flops, peak.gflops * 1e9, settings.stop_after, settings.save_patience},
+                    reporter, page);
   if (!complete) {
     reporter.line(fmt::format("{}: step {} is finished and saved in {}; go on with --resume",
                               qkv::interrupt_requested() ? "interrupted" : "stopped", trainer.steps_done(),

@@ -79,6 +79,14 @@ void add_data_options(CLI::App& command, TrainSettings& s) {
       ->type_name("STEP")
       ->take_last()
       ->group(group);
+  command
+      .add_option("--save-patience", s.save_patience,
+                  "How long a finished run tries to save itself where it cannot (a full disk)")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->type_name("SECONDS")
+      ->take_last()
+      ->group(group);
   command.add_option("--sample-prompt", s.sample_prompt, "What samples go on from")
       ->type_name("TEXT")
       ->take_last()
@@ -165,6 +173,7 @@ void add_optimiser_options(CLI::App& command, TrainSettings& s) {
   add(command, v, "--log-interval", &C::log_interval, "Steps between lines")->capture_default_str();
   add(command, v, "--checkpoint-interval", &C::checkpoint_interval, "Steps between checkpoints; 0: at the end only")
       ->capture_default_str();
+  add(command, v, "--keep", &C::keep_checkpoints, "Checkpoints kept, the newest ones")->capture_default_str();
   const auto options = command.get_options();
   for (std::size_t i = first; i < options.size(); ++i) options[i]->group("Training");
 }

@@ -23,6 +23,7 @@ struct TrainSettings {
   double validation_fraction = 0.1;
   bool resume = false;
   std::int64_t stop_after = 0;
+  double save_patience = 600;  // seconds
   std::string sample_prompt = "\n";
   std::int64_t sample_tokens = 60;
 

@@ -43,7 +43,8 @@ struct TrainConfig {
   std::int64_t sample_interval = 500;  // 0: no samples
   std::int64_t log_interval = 10;
   std::int64_t checkpoint_interval = 250;
-  std::int64_t max_bad_steps = 10;  // steps in a row with NaN or inf that end the run
+  std::int64_t keep_checkpoints = 3;  // the newest ones; older ones are removed
+  std::int64_t max_bad_steps = 10;    // steps in a row with NaN or inf that end the run
   std::uint64_t seed = 1337;
 
   bool operator==(const TrainConfig&) const = default;
@@ -92,6 +93,7 @@ struct StepReport {
   std::int64_t tokens = 0;  // real targets
   double seconds = 0;
   bool skipped = false;  // NaN or inf: nothing was changed
+  double spike = 0;      // a loss past z = 6: z, its distance from the mean of up to 128 losses before, in deviations
 };
 
 struct EvalReport {
@@ -138,6 +140,8 @@ class Trainer {
   std::int64_t evaluated_step() const noexcept;      // the step of the newest evaluation; 0: none yet
   double best_loss() const noexcept;                 // of the evaluations; infinity before the first
   std::int64_t best_step() const noexcept;
+  // What the best evaluation was, for a caller that could not keep the model of a better one.
+  void set_best(double loss, std::int64_t step) noexcept;
   const TrainConfig& config() const noexcept;
   void set_config(const TrainConfig& config);  // from the next step on; throws std::invalid_argument
   Model& model() noexcept;
@@ -145,14 +149,16 @@ class Trainer {
   const TokenDataset& data() const noexcept;
   const AdamW& optimizer() const noexcept;
 
-  // The directory becomes: config.json, model.safetensors, tokenizer.json (a model to pass on) and
-  // run_state.safetensors (weights, moments and run state, all that resuming needs, in one file that is replaced in one
-  // step, so a crash at any moment leaves either the old state or the new one). docs/formats.md. Throws qkv::FileError;
-  // what was there before is then still there. Refuses (std::runtime_error) to save weights with NaN or inf.
+  // Writes the checkpoint directory/checkpoints/step-NNNNNN: a model directory with the moments, where the run stands
+  // and a checksum of every file, made whole in one step and synced. The directory's own config.json, model.safetensors
+  // and tokenizer.json (a model to pass on) become second names of its files, and of the checkpoints up to this step
+  // the newest config().keep_checkpoints stay. docs/formats.md. Throws qkv::FileError; what was there before is then
+  // still there. Refuses (std::runtime_error) to save weights with NaN or inf.
   void save(const std::string& directory);
-  // Takes up where the directory's run_state.safetensors stands; tokens from `data`. Throws qkv::FileError if it is
-  // missing, damaged or another model's.
-  static Trainer resume(const std::string& directory, TokenDataset data);
+  // Takes up where the newest sound checkpoint stands; tokens from `data`. One that is damaged (or of another version)
+  // is passed over, and `refused` gains a line that names the file and what is wrong with it. Throws qkv::FileError if
+  // none is left.
+  static Trainer resume(const std::string& directory, TokenDataset data, std::vector<std::string>* refused = nullptr);
 
  private:
   struct Impl;
@@ -160,7 +166,8 @@ class Trainer {
   std::unique_ptr<Impl> impl_;
 };
 
-// The configuration that the run in a directory was saved with. Throws qkv::FileError.
+// The configuration that the run in a directory was last saved with, by the newest checkpoint whose list can be read.
+// Throws qkv::FileError.
 TrainConfig load_train_config(const std::string& directory);
 // What a directory holds: nothing is there (absent), what a start left that was stopped before its first checkpoint, or
 // nothing (unfinished_start), a run (resumable), or other things that a new run must not touch (occupied).
@@ -175,7 +182,9 @@ struct TrainObserver {
   // it is empty.
   std::function<std::string(std::int64_t step)> on_sample;
   std::function<void(std::int64_t step)> on_checkpoint;  // written and synced; none among bad steps
-  std::function<bool()> stop_requested;                  // asked between steps; interrupt.h has the one of Ctrl-C
+  // Something could not be written, one line; the run goes on and tries again.
+  std::function<void(const std::string& what)> on_warning;
+  std::function<bool()> stop_requested;  // asked between steps; interrupt.h has the one of Ctrl-C
 };
 
 struct RunOptions {
@@ -183,12 +192,19 @@ struct RunOptions {
   double flops_per_token = 0;        // of training (measure.h), and
   double peak_flops_per_second = 0;  // the machine's peak: their share goes to metrics.jsonl; 0: not known
   std::int64_t stop_after = 0;       // save and return after this step, whatever `steps` says; 0: no such limit
+  double save_patience = 0;          // seconds that the last checkpoint of a complete run may be tried again for
 };
 
 // Steps until config().steps: evaluations, checkpoints (also one before the first step and one at the end), the best
 // validation model in best/, metrics.jsonl (one JSON object a line; cut back to the run's step first). An evaluation
 // that was due when the run was stopped is made up for. Returns true when the run is complete and false if it was asked
-// to stop early; it is saved either way. Throws TrainingDiverged and qkv::FileError; the last checkpoint is then whole.
+// to stop early; it is saved either way.
+//
+// A checkpoint that cannot be written (a full disk, a directory that is gone or closed) is told to on_warning, and the
+// next interval tries again; so are best/ and metrics.jsonl. The first and the last one must succeed: the last one is
+// tried again for save_patience seconds or until the run is asked to stop. An exception of the observer is passed on
+// after a last attempt to save. Throws TrainingDiverged and qkv::FileError, also where another process is training in
+// the directory; the checkpoints that were written stay whole.
 bool run_training(Trainer& trainer, const RunOptions& options, const TrainObserver& observer);
 
 }  // namespace qkv

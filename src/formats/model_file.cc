@@ -7,6 +7,7 @@
 
 #include "formats/config_json.h"
 #include "formats/directory_source.h"
+#include "formats/model_directory.h"
 #include "formats/open_model.h"
 #include "formats/safetensors.h"
 #include "os/atomic_file.h"
@@ -62,6 +63,11 @@ ModelFacts inspect_model(const std::string& path) {
 }
 
 void save_model(const std::string& directory, const Model& model, const Tokenizer& tokenizer) {
+  save_model(directory, model, tokenizer, {});
+}
+
+void save_model(const std::string& directory, const Model& model, const Tokenizer& tokenizer,
+                const std::function<void(const void* data, std::size_t size)>& weights_watcher) {
   check_vocabulary(tokenizer, model.config().resolved());
   make_directories(directory);
   std::vector<NamedView> tensors;
@@ -70,7 +76,7 @@ void save_model(const std::string& directory, const Model& model, const Tokenize
   tokenizer.save(directory + "/tokenizer.json");
   write_config_json(directory + "/config.json", model.config());
   write_safetensors(directory + "/model.safetensors", std::move(tensors),
-                    {{"format", "qkv"}, {"qkv_format", std::to_string(kFormatVersion)}});
+                    {{"format", "qkv"}, {"qkv_format", std::to_string(kFormatVersion)}}, weights_watcher);
 }
 
 }  // namespace qkv

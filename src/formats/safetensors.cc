@@ -129,7 +129,8 @@ Tensor SafetensorsFile::read(std::string_view name) const {
 }
 
 void write_safetensors(const std::string& path, std::vector<NamedView> tensors,
-                       const std::map<std::string, std::string>& metadata) {
+                       const std::map<std::string, std::string>& metadata,
+                       const std::function<void(const void* data, std::size_t size)>& watcher) {
   std::sort(tensors.begin(), tensors.end(), [](const NamedView& a, const NamedView& b) {
     return std::make_tuple(dtype_size(b.view.dtype), std::string_view(a.name)) <
            std::make_tuple(dtype_size(a.view.dtype), std::string_view(b.name));
@@ -139,6 +140,7 @@ void write_safetensors(const std::string& path, std::vector<NamedView> tensors,
   if (length > kLargestHeader)
     throw std::invalid_argument("[safetensors] expected a header of at most 100 MB; found more");
   AtomicFile file(path);
+  if (watcher) file.watch(watcher);
   file.write(&length, sizeof length);
   file.write(header);
   for (const NamedView& tensor : tensors) {

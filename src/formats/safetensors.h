@@ -65,8 +65,9 @@ struct NamedView {
 
 // Writes a file atomically, tensors by descending size of their type and then by name, as other writers of the format
 // do. Throws qkv::FileError, and std::invalid_argument for a name that is given twice, is `__metadata__` or is not
-// UTF-8.
+// UTF-8. All bytes of the file pass `watcher`, if there is one, as they are written.
 void write_safetensors(const std::string& path, std::vector<NamedView> tensors,
-                       const std::map<std::string, std::string>& metadata = {});
+                       const std::map<std::string, std::string>& metadata = {},
+                       const std::function<void(const void* data, std::size_t size)>& watcher = {});
 
 }  // namespace qkv

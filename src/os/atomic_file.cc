@@ -11,13 +11,27 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "os/atomic_directory.h"
+#include "os/file_steps.h"
+
 namespace qkv {
 namespace {
 
 constexpr std::size_t kBufferSize = 1 << 20;
 constexpr std::size_t kLargestWrite = std::size_t{1} << 30;  // one system call takes no more than 2 GiB
 
-// Where the bytes shall end up: the file behind a link, not the link.
+std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+}  // namespace
+
+std::string temporary_name(const std::string& path) {
+  static std::atomic<unsigned> counter{0};
+  return path + "." + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
+}
+
 std::string final_target(const std::string& path) {
   std::error_code error;
   const std::filesystem::path real = std::filesystem::canonical(path, error);
@@ -30,18 +44,11 @@ std::string final_target(const std::string& path) {
   return real.string();
 }
 
-std::string folder_of(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  return folder.empty() ? "." : folder;
-}
-
-}  // namespace
-
 AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(final_target(path)) {
-  static std::atomic<unsigned> counter{0};
   buffer_.reserve(kBufferSize);
   for (int attempt = 0;; ++attempt) {
-    temporary_ = target_ + "." + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
+    temporary_ = temporary_name(target_);
+    file_step("create", temporary_);
     file_.reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (file_.get() >= 0) break;
     const int error = errno;
@@ -58,8 +65,10 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write_through(const char* data, std::size_t size) {
+  const std::size_t largest = file_steps_watched() ? std::max<std::size_t>(1, (size + 1) / 2) : kLargestWrite;
   while (size > 0) {
-    const ssize_t done = ::write(file_.get(), data, std::min(size, kLargestWrite));
+    file_step("write", path_);
+    const ssize_t done = ::write(file_.get(), data, std::min(size, largest));
     if (done < 0) {
       if (errno == EINTR) continue;
       throw_system_error(path_, "cannot be written", errno);
@@ -77,6 +86,7 @@ void AtomicFile::flush() {
 void AtomicFile::write(const void* data, std::size_t size) {
   if (temporary_.empty()) throw std::invalid_argument("[atomic file] expected write before commit; found after");
   if (size == 0) return;
+  if (watcher_) watcher_(data, size);
   const auto* bytes = static_cast<const char*>(data);
   if (buffer_.size() + size > kBufferSize) flush();
   if (size >= kBufferSize)
@@ -89,14 +99,15 @@ void AtomicFile::write(const void* data, std::size_t size) {
 void AtomicFile::commit() {
   if (temporary_.empty()) throw std::invalid_argument("[atomic file] expected one commit; found a second");
   flush();
+  file_step("sync", path_);
   if (::fsync(file_.get()) != 0) throw_system_error(path_, "cannot be synced", errno);
   if (::close(file_.release()) != 0) throw_system_error(path_, "cannot be written", errno);
+  file_step("rename", path_);
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_system_error(path_, "cannot be replaced", errno);
   temporary_.clear();
-  const FileDescriptor folder(::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems cannot sync a folder and say EINVAL; a folder that may be written but not read cannot be opened.
-  if (folder.get() >= 0 && ::fsync(folder.get()) != 0 && errno != EINVAL)
-    throw_system_error(path_, "is written, but its folder cannot be synced", errno);
+  const std::string folder = folder_of(target_);
+  // The folder of an AtomicDirectory is synced when that is whole.
+  if (!is_temporary_name(std::filesystem::path(folder).filename().string())) sync_directory(folder);
 }
 
 void replace_file(const std::string& path, std::string_view text) {
@@ -107,6 +118,8 @@ void replace_file(const std::string& path, std::string_view text) {
 
 void make_directories(const std::string& path) {
   std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return;
+  file_step("mkdir", path);
   std::filesystem::create_directories(path, error);
   if (!error && !std::filesystem::is_directory(path, error)) error = std::make_error_code(std::errc::not_a_directory);
   if (error) throw FileError(path, "cannot be made: " + error.message());

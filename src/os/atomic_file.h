@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,8 @@ class AtomicFile {
   void write(const void* data, std::size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
   std::int64_t written() const noexcept { return written_; }  // bytes so far
+  // All bytes pass `watcher` as they are written, in order: a checksum on the way. To be set before the first write.
+  void watch(std::function<void(const void* data, std::size_t size)> watcher) { watcher_ = std::move(watcher); }
   void commit();
 
  private:
@@ -36,11 +39,17 @@ class AtomicFile {
   std::string temporary_;  // empty once committed
   FileDescriptor file_;
   std::vector<char> buffer_;
+  std::function<void(const void*, std::size_t)> watcher_;  // may be empty
   std::int64_t written_ = 0;
 };
 
 // The whole of `text` as the file `path`, atomically.
 void replace_file(const std::string& path, std::string_view text);
+
+// Where writing to a path ends up: the file behind a link, not the link. Throws qkv::FileError for what is no file.
+std::string final_target(const std::string& path);
+// A new name beside a path, PATH.PROCESS-NUMBER.tmp, for what is not finished.
+std::string temporary_name(const std::string& path);
 
 // Makes the directory and those above it; one that exists is fine. Throws qkv::FileError.
 void make_directories(const std::string& path);

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving and resuming a run. All that resuming needs is one file, run_state.safetensors, which is replaced in one step:
-//   tensors   weights.NAME, adamw.m.NAME, adamw.v.NAME for each parameter
-//   metadata  format "qkv-run-state", version "1", state (JSON), checksum (XXH3 of state and all elements, hex)
-// config.json and tokenizer.json are written before it first appears and never change in a run.
-#include <xxhash.h>
-
+// Saving and resuming a run. A checkpoint is a directory of its own, made in one step and never changed:
+//   config.json model.safetensors tokenizer.json   a model directory
+//   optimizer.safetensors                           adamw.m.NAME and adamw.v.NAME for each parameter
+//   checkpoint.json                                 where the run stands; sizes and checksums of the other files
+// The model files of the run's directory are second names of the newest checkpoint's.
 #include <atomic>
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "core/parallel.h"
+#include "formats/model_directory.h"
 #include "formats/safetensors.h"
+#include "os/atomic_directory.h"
 #include "os/atomic_file.h"
 #include "qkv/error.h"
-#include "qkv/model_file.h"
+#include "train/checkpoint_directory.h"
+#include "train/checksum.h"
 #include "train/run_state.h"
 #include "train/trainer_impl.h"
 
@@ -23,38 +24,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kFormat[] = "qkv-run-state";
+constexpr char kOptimizerFormat[] = "qkv-optimizer";
 
-std::string state_path(const std::string& directory) { return directory + "/run_state.safetensors"; }
+std::string optimizer_path(const std::string& checkpoint) { return checkpoint + "/optimizer.safetensors"; }
 
-// The tensors of a run under their names in the file, in the order of the checksum.
+// The moments under their names in the file.
 struct Named {
   std::string name;
-  Tensor* tensor;
+  Tensor* tensor;  // [i] as the model's parameter i
 };
-std::vector<Named> named_tensors(Model& model, AdamW& optimizer) {
+std::vector<Named> named_moments(const Model& model, AdamW& optimizer) {
   std::vector<Named> all;
   const auto add = [&](const std::string& prefix, std::vector<Tensor>& tensors) {
     for (std::size_t i = 0; i < tensors.size(); ++i) all.push_back({prefix + model.infos()[i].name, &tensors[i]});
   };
-  add("weights.", model.parameters());
   add("adamw.m.", optimizer.first_moments());
   add("adamw.v.", optimizer.second_moments());
   return all;
-}
-
-std::string checksum_of(const std::string& state, const std::vector<Named>& tensors) {
-  std::vector<std::uint64_t> parts(tensors.size() + 1);
-  parts[0] = XXH3_64bits(state.data(), state.size());
-  parallel_for(static_cast<std::int64_t>(tensors.size()), [&](std::int64_t i) {
-    const Tensor& tensor = *tensors[static_cast<std::size_t>(i)].tensor;
-    parts[static_cast<std::size_t>(i) + 1] = XXH3_64bits(tensor.raw(), tensor.bytes());
-  });
-  const std::uint64_t all = XXH3_64bits(parts.data(), parts.size() * sizeof parts[0]);
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text(16, '0');
-  for (int i = 0; i < 16; ++i) text[static_cast<std::size_t>(i)] = kDigits[all >> (60 - 4 * i) & 15u];
-  return text;
 }
 
 bool all_finite(const Tensor& tensor) {
@@ -70,41 +56,67 @@ bool all_finite(const Tensor& tensor) {
   return finite;
 }
 
-// What a start may leave behind that came to no first checkpoint. The tokens are written first: without them these are
-// somebody's files.
-bool left_by_a_start(const std::string& name, bool tokens_there) {
-  const bool temporary = name.ends_with(".tmp");
-  if (name == "tokens.bin" || (temporary && name.starts_with("tokens.bin."))) return true;
-  return tokens_there && (temporary || name == "config.json" || name == "tokenizer.json");
+// Facts of a file as its bytes pass on their way to the disk.
+class Passing {
+ public:
+  std::function<void(const void*, std::size_t)> watcher() {
+    return [this](const void* data, std::size_t size) {
+      checksum_.add(data, size);
+      bytes_ += static_cast<std::int64_t>(size);
+    };
+  }
+  FileFacts facts() const { return {bytes_, checksum_.value()}; }
+
+ private:
+  Checksum checksum_;
+  std::int64_t bytes_ = 0;
+};
+
+// A checkpoint all of whose files have been checked.
+struct SoundCheckpoint {
+  SavedRun run;
+  LoadedModel model;
+  SafetensorsFile optimizer;
+};
+
+SoundCheckpoint open_checkpoint(const std::string& path) {
+  const CheckpointList list = read_checkpoint_list(path);
+  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors", "optimizer.safetensors"})
+    if (!list.files.contains(name)) throw FileError(path + "/checkpoint.json", std::string("does not list ") + name);
+  verify_checkpoint_files(path, list);
+  SavedRun run = parse_run_state(path + "/checkpoint.json", list.state);
+  LoadedModel model = load_model(path);
+  SafetensorsFile optimizer(optimizer_path(path));
+  const auto& infos = model.model.infos();
+  if (optimizer.tensors().size() != 2 * infos.size())
+    throw FileError(optimizer.path(), "expected " + std::to_string(2 * infos.size()) +
+                                          " tensors, two a parameter of config.json; found " +
+                                          std::to_string(optimizer.tensors().size()));
+  return {std::move(run), std::move(model), std::move(optimizer)};
 }
 
-SafetensorsFile open_state(const std::string& directory) {
-  const std::string path = state_path(directory);
-  if (!fs::exists(path)) {
-    if (fs::exists(directory + "/model.safetensors")) {
-      throw FileError(path,
-                      "there is no such file: the directory holds a model but no training state, so there is "
-                      "nothing to resume");
-    }
-    throw FileError(path, "there is no such file, so there is no run to resume");
-  }
-  SafetensorsFile file(path);
-  const auto& metadata = file.metadata();
-  const auto format = metadata.find("format");
-  if (format == metadata.end() || format->second != kFormat) {
+[[noreturn]] void nothing_to_resume(const std::string& directory) {
+  const std::string path = directory + "/checkpoints";
+  if (fs::exists(directory + "/run_state.safetensors"))
     throw FileError(path,
-                    "expected a training state (weights, moments and where the run stands); found other tensors, "
-                    "perhaps weights alone");
-  }
-  const auto version = metadata.find("version");
-  if (version == metadata.end() || version->second != "1") {
-    throw FileError(path, "expected version 1 of the training state; found " +
-                              (version == metadata.end() ? "none" : "'" + version->second + "'"));
-  }
-  for (const char* key : {"state", "checksum"}) {
-    if (!metadata.contains(key)) throw FileError(path, std::string("the training state has no entry '") + key + "'");
-  }
-  return file;
+                    "there is no checkpoint: the run was saved by an earlier version (run_state.safetensors), "
+                    "which this one cannot go on with");
+  if (fs::exists(directory + "/model.safetensors"))
+    throw FileError(path,
+                    "there is no checkpoint: the directory holds a model but no training state, so there is "
+                    "nothing to resume");
+  throw FileError(path, "there is no checkpoint, so there is no run to resume");
+}
+
+// What a start may leave behind that came to no first checkpoint.
+bool left_by_a_start(const fs::path& path) {
+  const std::string name = path.filename().string();
+  if (name == "tokens.bin" || (is_temporary_name(name) && name.starts_with("tokens.bin."))) return true;
+  if (name != "checkpoints") return false;
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+    if (!is_temporary_name(entry->path().filename().string())) return false;
+  return !error;
 }
 
 }  // namespace
@@ -116,42 +128,58 @@ void Trainer::save(const std::string& directory) {
                                impl_->model.infos()[i].name + " holds NaN or an infinite number; not saved");
     }
   }
-  save_model(directory, impl_->model, impl_->tokenizer);
-  const std::string state = run_state_text(impl_->state, impl_->config);
+  make_directories(directory + "/checkpoints");
+  const std::string path = checkpoint_path(directory, impl_->state.step);
+  AtomicDirectory checkpoint(path);
+  Passing weights, moments;
+  save_model(checkpoint.path(), impl_->model, impl_->tokenizer, weights.watcher());
   std::vector<NamedView> views;
-  const auto tensors = named_tensors(impl_->model, impl_->optimizer);
-  for (const Named& named : tensors) views.push_back({named.name, named.tensor->view()});
-  write_safetensors(
-      state_path(directory), std::move(views),
-      {{"format", kFormat}, {"version", "1"}, {"state", state}, {"checksum", checksum_of(state, tensors)}});
+  for (const Named& named : named_moments(impl_->model, impl_->optimizer))
+    views.push_back({named.name, named.tensor->view()});
+  write_safetensors(optimizer_path(checkpoint.path()), std::move(views),
+                    {{"format", kOptimizerFormat}, {"version", "1"}}, moments.watcher());
+  CheckpointList list{run_state_text(impl_->state, impl_->config), {}};
+  for (const char* name : {"config.json", "tokenizer.json"})
+    list.files[name] = facts_of_file(checkpoint.path() + "/" + name);
+  list.files["model.safetensors"] = weights.facts();
+  list.files["optimizer.safetensors"] = moments.facts();
+  write_checkpoint_list(checkpoint.path(), list);
+  checkpoint.commit();
+  publish_checkpoint(path, directory);
+  remove_old_checkpoints(directory, impl_->state.step, impl_->config.keep_checkpoints);
 }
 
-Trainer Trainer::resume(const std::string& directory, TokenDataset data) {
-  const SafetensorsFile file = open_state(directory);
-  const std::string& state = file.metadata().at("state");
-  const SavedRun saved = parse_run_state(file.path(), state);
-  const ModelConfig config = load_config(directory + "/config.json");
-  const bool wide = !file.tensors().empty() && file.tensors().front().dtype == "F64";
-  Trainer trainer(Model(config, saved.config.seed, wide ? DType::f64 : DType::f32),
-                  Tokenizer::load(directory + "/tokenizer.json"), std::move(data), saved.config);
-  Impl& impl = *trainer.impl_;
-  const auto tensors = named_tensors(impl.model, impl.optimizer);
-  if (file.tensors().size() != tensors.size()) {
-    throw FileError(file.path(), "expected " + std::to_string(tensors.size()) +
-                                     " tensors, three a parameter of config.json; found " +
-                                     std::to_string(file.tensors().size()));
+Trainer Trainer::resume(const std::string& directory, TokenDataset data, std::vector<std::string>* refused) {
+  const std::vector<std::int64_t> steps = checkpoint_steps(directory);
+  if (steps.empty()) nothing_to_resume(directory);
+  std::string reasons;
+  for (const std::int64_t step : steps) {
+    try {
+      SoundCheckpoint found = open_checkpoint(checkpoint_path(directory, step));
+      Trainer trainer(std::move(found.model.model), std::move(found.model.tokenizer), data, found.run.config);
+      for (const Named& named : named_moments(trainer.impl_->model, trainer.impl_->optimizer))
+        found.optimizer.read(named.name, named.tensor->view());
+      trainer.impl_->state = std::move(found.run.state);
+      return trainer;
+    } catch (const FileError& error) {
+      if (refused) refused->push_back(error.what());
+      reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
+    }
   }
-  for (const Named& named : tensors) file.read(named.name, named.tensor->view());
-  if (checksum_of(state, tensors) != file.metadata().at("checksum")) {
-    throw FileError(file.path(), "the contents do not have the checksum written there: the file is damaged");
-  }
-  impl.state = saved.state;
-  return trainer;
+  throw FileError(directory + "/checkpoints", "no checkpoint there can be used: " + reasons);
 }
 
 TrainConfig load_train_config(const std::string& directory) {
-  const SafetensorsFile file = open_state(directory);
-  return parse_run_state(file.path(), file.metadata().at("state")).config;
+  const std::vector<std::int64_t> steps = checkpoint_steps(directory);
+  if (steps.empty()) nothing_to_resume(directory);
+  for (std::size_t i = 0;; ++i) {
+    const std::string path = checkpoint_path(directory, steps[i]);
+    try {
+      return parse_run_state(path + "/checkpoint.json", read_checkpoint_list(path).state).config;
+    } catch (const FileError&) {
+      if (i + 1 == steps.size()) throw;
+    }
+  }
 }
 
 RunDirectory inspect_run_directory(const std::string& directory) {
@@ -159,11 +187,9 @@ RunDirectory inspect_run_directory(const std::string& directory) {
   const fs::file_status status = fs::status(directory, error);
   if (!fs::exists(status)) return RunDirectory::absent;
   if (!fs::is_directory(status)) return RunDirectory::occupied;
-  if (fs::exists(state_path(directory), error)) return RunDirectory::resumable;
-  const bool tokens_there = fs::exists(directory + "/tokens.bin", error);
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
-    if (!left_by_a_start(entry->path().filename().string(), tokens_there)) return RunDirectory::occupied;
-  }
+  if (!checkpoint_steps(directory).empty()) return RunDirectory::resumable;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
+    if (!left_by_a_start(entry->path())) return RunDirectory::occupied;
   return error ? RunDirectory::occupied : RunDirectory::unfinished_start;
 }
 

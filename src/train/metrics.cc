@@ -2,6 +2,7 @@
 #include "train/metrics.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cmath>
@@ -9,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "os/atomic_file.h"
+#include "os/file_steps.h"
 
 namespace qkv {
 namespace {
@@ -17,22 +19,26 @@ using Json = nlohmann::ordered_json;
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-// The lines of steps up to `step`; reading ends at the first line that is not one of ours.
-std::string lines_up_to(std::istream& file, std::int64_t step) {
+constexpr std::size_t kMostWaiting = 16 << 20;  // bytes of lines; what comes after them is lost
+
+// The lines of steps up to `step`, of evaluations up to `evaluated_step`; reading ends at the first line that is not
+// one of ours.
+std::string lines_up_to(std::istream& file, std::int64_t step, std::int64_t evaluated_step) {
   std::string kept, line;
   while (std::getline(file, line) && !file.eof()) {
     const Json object = Json::parse(line, nullptr, false);
     if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) break;
-    if (object["step"].get<std::int64_t>() <= step) kept += line + "\n";
+    if (object["step"].get<std::int64_t>() <= (object.contains("val_loss") ? evaluated_step : step))
+      kept += line + "\n";
   }
   return kept;
 }
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::string& path, std::int64_t step) : path_(path) {
+MetricsFile::MetricsFile(const std::string& path, std::int64_t step, std::int64_t evaluated_step) : path_(path) {
   if (std::ifstream old(path, std::ios::binary); old) {
-    const std::string kept = lines_up_to(old, step);
+    const std::string kept = lines_up_to(old, step, evaluated_step);
     old.clear();
     old.seekg(0, std::ios::end);
     if (static_cast<std::int64_t>(old.tellg()) != static_cast<std::int64_t>(kept.size())) replace_file(path, kept);
@@ -42,13 +48,40 @@ MetricsFile::MetricsFile(const std::string& path, std::int64_t step) : path_(pat
 }
 
 void MetricsFile::append(const std::string& line) {
+  if (waiting_.size() < kMostWaiting) waiting_ += line;
+  write_waiting();
+}
+
+void MetricsFile::write_waiting() {
   std::size_t done = 0;
-  while (done < line.size()) {
-    const ssize_t written = ::write(file_.get(), line.data() + done, line.size() - done);
+  while (done < waiting_.size()) {
+    file_step("write", path_);
+    const ssize_t written = ::write(file_.get(), waiting_.data() + done, waiting_.size() - done);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw_system_error(path_, "cannot be written", errno);
+    if (written < 0) {
+      if (!failing_) trouble_ = path_ + ": cannot be written: " + std::generic_category().message(errno);
+      failing_ = true;
+      break;
+    }
     done += static_cast<std::size_t>(written);
   }
+  if (done > 0) in_line_ = waiting_[done - 1] != '\n';
+  waiting_.erase(0, done);
+  if (waiting_.empty()) failing_ = false;
+}
+
+void MetricsFile::follow_name() {
+  struct stat open_one {
+  }, named{};
+  if (::fstat(file_.get(), &open_one) == 0 && ::stat(path_.c_str(), &named) == 0 && open_one.st_ino == named.st_ino &&
+      open_one.st_dev == named.st_dev)
+    return;
+  const int number = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (number < 0) return;  // the next time, then
+  file_.reset(number);
+  if (in_line_) waiting_.erase(0, waiting_.find('\n') + 1);
+  in_line_ = false;
+  write_waiting();
 }
 
 void MetricsFile::write(const StepReport& report, double flops_fraction) {
@@ -61,6 +94,7 @@ void MetricsFile::write(const StepReport& report, double flops_fraction) {
   line["tokens_per_s"] = number(static_cast<double>(report.tokens) / report.seconds);
   if (flops_fraction >= 0) line["peak_fraction"] = number(flops_fraction);
   if (report.skipped) line["skipped"] = true;
+  if (report.spike > 0) line["spike"] = report.spike;
   append(line.dump() + "\n");
 }
 

@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop around the steps of a run: what happens when.
+// The loop around the steps of a run: what happens when, and what is done when it cannot be written down.
+#include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <thread>
+#include <utility>
 
+#include "os/atomic_directory.h"
 #include "os/atomic_file.h"
+#include "qkv/error.h"
 #include "qkv/model_file.h"
+#include "train/checkpoint_directory.h"
 #include "train/metrics.h"
 
 namespace qkv {
@@ -12,29 +21,55 @@ namespace {
 class Run {
  public:
   Run(Trainer& trainer, const RunOptions& options, const TrainObserver& observer)
-      : trainer_(trainer),
-        options_(options),
-        observer_(observer),
-        metrics_(options.directory + "/metrics.jsonl", trainer.steps_done()) {}
+      : trainer_(trainer), options_(options), observer_(observer) {}
 
   bool go() {
-    const bool kept = inspect_run_directory(options_.directory) == RunDirectory::resumable;
-    if (kept) saved_step_ = trainer_.steps_done(), saved_evaluation_ = trainer_.evaluated_step();
-    if (!kept) save();  // from here on there is a run to resume
+    begin();
+    try {
+      return steps();
+    } catch (const TrainingDiverged&) {
+      throw;
+    } catch (...) {  // whatever the observer has thrown: a closed pipe, say
+      if (at_rest_ && trainer_.bad_steps_in_a_row() == 0) try_to_save();
+      throw;
+    }
+  }
+
+ private:
+  void begin() {
+    make_directories(options_.directory);
+    lock_.emplace(options_.directory);
+    for (const char* below : {"", "/checkpoints", "/best"}) remove_leftovers(options_.directory + below);
+    if (inspect_run_directory(options_.directory) == RunDirectory::resumable) {
+      saved_step_ = trainer_.steps_done();
+      saved_evaluation_ = trainer_.evaluated_step();
+      const std::string checkpoint = checkpoint_path(options_.directory, saved_step_);
+      if (file_exists(checkpoint)) publish_checkpoint(checkpoint, options_.directory);  // a crash may have come between
+      best_is_due_ = saved_step_ > 0 && trainer_.best_step() == saved_step_;            // likewise
+    } else {
+      save();  // from here on there is a run to resume
+    }
+    metrics_.emplace(options_.directory + "/metrics.jsonl", trainer_.steps_done(), trainer_.evaluated_step());
+  }
+
+  bool steps() {
     evaluate_if_due();
+    keep_best();
     while (trainer_.steps_done() < trainer_.config().steps) {
       if (stop_asked()) return stop_here();
       step();
       if (stop_asked() && trainer_.steps_done() < trainer_.config().steps) return stop_here();
       evaluate_if_due();
       if (due(trainer_.config().sample_interval)) sample();
-      if (due(trainer_.config().checkpoint_interval) && trainer_.bad_steps_in_a_row() == 0) save();
+      if (due(trainer_.config().checkpoint_interval) && trainer_.bad_steps_in_a_row() == 0) try_to_save();
+      if (trainer_.steps_done() < trainer_.config().steps) keep_best();
+      tell_trouble();
     }
-    save_or_throw();
+    save_at_the_end(options_.save_patience);
+    keep_best();
     return true;
   }
 
- private:
   bool due(std::int64_t interval) const { return interval > 0 && trainer_.steps_done() % interval == 0; }
 
   bool stop_asked() const {
@@ -43,19 +78,21 @@ class Run {
   }
 
   bool stop_here() {
-    save_or_throw();
+    save_at_the_end(0);
     return false;
   }
 
   void step() {
     StepReport report;
+    at_rest_ = false;
     try {
       report = trainer_.step();
     } catch (const TrainingDiverged& error) {
       throw TrainingDiverged(error.step(), error.what() + what_stands());
     }
+    at_rest_ = true;
     const double flops = options_.flops_per_token * static_cast<double>(report.tokens) / report.seconds;
-    metrics_.write(report, options_.peak_flops_per_second > 0 ? flops / options_.peak_flops_per_second : -1);
+    metrics_->write(report, options_.peak_flops_per_second > 0 ? flops / options_.peak_flops_per_second : -1);
     if (observer_.on_step) observer_.on_step(report);
   }
 
@@ -64,52 +101,115 @@ class Run {
     const std::int64_t interval = trainer_.config().eval_interval;
     if (!trainer_.has_validation() || interval == 0 || step == 0 || trainer_.evaluated_step() == step) return;
     if (step % interval != 0 && step != trainer_.config().steps) return;
+    former_best_loss_ = trainer_.best_loss();
+    former_best_step_ = trainer_.best_step();
     const EvalReport report = trainer_.evaluate();
     evaluated_well_ = std::isfinite(report.loss) ? step : evaluated_well_;
-    metrics_.write(report);
-    if (report.best) save_model(options_.directory + "/best", trainer_.model(), trainer_.tokenizer());
+    best_is_due_ = report.best;
+    metrics_->write(report);
     if (observer_.on_evaluation) observer_.on_evaluation(report);
+  }
+
+  // best/ holds the model of the best evaluation: a checkpoint's, under another name, if there is one of this step.
+  void keep_best() {
+    if (!std::exchange(best_is_due_, false)) return;
+    const std::string best = options_.directory + "/best";
+    try {
+      if (saved_step_ == trainer_.steps_done())
+        publish_checkpoint(checkpoint_path(options_.directory, saved_step_), best);
+      else
+        save_model(best, trainer_.model(), trainer_.tokenizer());
+    } catch (const FileError& error) {
+      trainer_.set_best(former_best_loss_, former_best_step_);  // of the model that best/ still holds
+      warn(std::string("the best model so far is not kept: ") + error.what());
+    }
   }
 
   void sample() {
     if (!observer_.on_sample) return;
     const std::string text = observer_.on_sample(trainer_.steps_done());
-    if (!text.empty()) metrics_.write_sample(trainer_.steps_done(), text);
+    if (!text.empty()) metrics_->write_sample(trainer_.steps_done(), text);
   }
 
   void save() {
     if (saved_step_ == trainer_.steps_done() && saved_evaluation_ == trainer_.evaluated_step()) return;
+    const bool gone = saved_step_ >= 0 && !file_exists(options_.directory);
     trainer_.save(options_.directory);
     saved_step_ = trainer_.steps_done();
     saved_evaluation_ = trainer_.evaluated_step();
+    if (gone) {
+      warn(options_.directory + " was gone and is made again, without the tokens: --resume will need the text");
+      lock_.emplace(options_.directory);
+    }
+    if (metrics_) metrics_->follow_name();
     if (observer_.on_checkpoint) observer_.on_checkpoint(saved_step_);
   }
 
-  // At the end. Weights that gave NaN in the last steps are only worth keeping if an evaluation found them sound.
-  void save_or_throw() {
+  bool try_to_save() {
+    try {
+      save();
+      return true;
+    } catch (const FileError& error) {
+      warn(std::string("not saved: ") + error.what() + what_stands());
+      return false;
+    }
+  }
+
+  // Weights that gave NaN in the last steps are only worth keeping if an evaluation found them sound.
+  void save_at_the_end(double patience) {
     const std::int64_t step = trainer_.steps_done();
     if (trainer_.bad_steps_in_a_row() > 0 && evaluated_well_ != step) {
       throw TrainingDiverged(step, "[train] step " + std::to_string(step) +
                                        ": the loss or its gradient is NaN or infinite" + what_stands());
     }
-    save();
+    for (double waited = 0; waited < patience; waited += kPause) {
+      if (try_to_save()) return;
+      for (double slept = 0; slept < kPause && !stop_asked(); slept += 0.1)
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      if (stop_asked()) break;
+    }
+    try {
+      save();
+    } catch (const FileError& error) {
+      throw FileError(error.path(), std::string(error.what()).substr(error.path().size() + 2) + what_stands());
+    }
+  }
+
+  void tell_trouble() {
+    const std::string trouble = metrics_->take_trouble();
+    if (!trouble.empty()) warn(trouble + "; its lines are kept until they can be written");
+  }
+
+  void warn(const std::string& what) {
+    if (observer_.on_warning) observer_.on_warning("step " + std::to_string(trainer_.steps_done()) + ": " + what);
+  }
+
+  static bool file_exists(const std::string& path) {
+    std::error_code error;
+    return std::filesystem::exists(path, error);
   }
 
   std::string what_stands() const {
     return "; the checkpoint of step " + std::to_string(saved_step_) + " in " + options_.directory + " stands";
   }
 
+  static constexpr double kPause = 5;  // seconds between attempts to save a complete run
+
   Trainer& trainer_;
   const RunOptions& options_;
   const TrainObserver& observer_;
-  MetricsFile metrics_;
+  std::optional<DirectoryLock> lock_;
+  std::optional<MetricsFile> metrics_;
   std::int64_t saved_step_ = -1, saved_evaluation_ = -1, evaluated_well_ = -1;
+  bool at_rest_ = true;  // between two steps, where the state can be saved
+  bool best_is_due_ = false;
+  double former_best_loss_ = std::numeric_limits<double>::infinity();
+  std::int64_t former_best_step_ = 0;
 };
 
 }  // namespace
 
 bool run_training(Trainer& trainer, const RunOptions& options, const TrainObserver& observer) {
-  make_directories(options.directory);
   return Run(trainer, options, observer).go();
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "qkv/error.h"
+#include "train/loss_spike.h"
 
 namespace qkv {
 namespace {
@@ -32,6 +33,7 @@ void each_member(Config& c, const Visit& visit) {
   visit("sample_interval", c.sample_interval);
   visit("log_interval", c.log_interval);
   visit("checkpoint_interval", c.checkpoint_interval);
+  visit("keep_checkpoints", c.keep_checkpoints);
   visit("max_bad_steps", c.max_bad_steps);
   visit("seed", c.seed);
 }
@@ -91,6 +93,7 @@ std::string run_state_text(const RunState& state, const TrainConfig& config) {
   Json json, options;
   each_count(state, [&](const char* key, std::int64_t value) { json[key] = value; });
   json["best_loss"] = std::isfinite(state.best_loss) ? Json(state.best_loss) : Json(nullptr);
+  json["recent_losses"] = state.recent_losses;
   const auto put = [&](const char* key, const auto& value) {
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, Schedule>) {
       options[key] = std::string(to_string(value));
@@ -112,6 +115,12 @@ SavedRun parse_run_state(const std::string& path, const std::string& text) {
     each_count(run.state, reader);
     const Json& best = reader.member("best_loss");
     if (!best.is_null()) reader("best_loss", run.state.best_loss);
+    const Json& recent = reader.member("recent_losses");
+    if (!recent.is_array() || recent.size() > kSpikeWindow) Reader::refuse("recent_losses", "a short list");
+    for (const Json& loss : recent) {
+      if (!loss.is_number()) Reader::refuse("recent_losses", "numbers");
+      run.state.recent_losses.push_back(loss.get<double>());
+    }
     const Json& options = reader.member("config");
     if (!options.is_object()) Reader::refuse("config", "an object");
     each_member(run.config, Reader(options));

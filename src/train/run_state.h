@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run stands and how it was asked to run, as the JSON text of run_state.safetensors.
+// Where a run stands and how it was asked to run, as the state in checkpoint.json.
 #pragma once
 
 #include <string>

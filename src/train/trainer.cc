@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "core/parallel.h"
+#include "train/loss_spike.h"
 #include "train/trainer_impl.h"
 
 namespace qkv {
@@ -83,6 +84,7 @@ StepReport Trainer::Impl::step(std::span<const Batch> micro_batches) {
   }
   ++state.step;
   state.tokens += report.tokens;
+  if (report.tokens > 0 && !report.skipped) report.spike = spike_of(state.recent_losses, report.loss);
   bad_in_a_row = report.skipped ? bad_in_a_row + 1 : 0;
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
@@ -175,6 +177,10 @@ std::int64_t Trainer::bad_steps_in_a_row() const noexcept { return impl_->bad_in
 std::int64_t Trainer::evaluated_step() const noexcept { return impl_->state.evaluated_step; }
 double Trainer::best_loss() const noexcept { return impl_->state.best_loss; }
 std::int64_t Trainer::best_step() const noexcept { return impl_->state.best_step; }
+void Trainer::set_best(double loss, std::int64_t step) noexcept {
+  impl_->state.best_loss = loss;
+  impl_->state.best_step = step;
+}
 const TrainConfig& Trainer::config() const noexcept { return impl_->config; }
 void Trainer::set_config(const TrainConfig& config) {
   validate(config);

@@ -18,6 +18,7 @@ struct RunState {
   std::int64_t evaluated_step = 0;
   std::int64_t best_step = 0;
   double best_loss = std::numeric_limits<double>::infinity();
+  std::vector<double> recent_losses;  // the newest ones, oldest first (loss_spike.h)
 };
 
 struct Trainer::Impl {

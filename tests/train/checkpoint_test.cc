@@ -9,6 +9,7 @@
 #include "qkv/error.h"
 #include "qkv/model_file.h"
 #include "qkv/train.h"
+#include "train/checkpoint_directory.h"
 #include "train/small_run.h"
 #include "train/test_directory.h"
 
@@ -19,19 +20,6 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-TrainConfig full_training() {
-  TrainConfig config = small_training();
-  config.eval_interval = 4;
-  config.eval_iters = 2;
-  config.checkpoint_interval = 3;
-  return config;
-}
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // Steps and evaluations as metrics.jsonl has them, without what depends on the clock.
 std::vector<std::string> metrics(const std::string& directory) {
@@ -74,7 +62,8 @@ TEST(Checkpoint, ResumesBitForBitWhereverItStopped) {
     EXPECT_EQ(metrics(broken.path()), metrics(straight.path()));
     EXPECT_EQ(second.best_loss(), whole.best_loss());
     for (const char* file :
-         {"model.safetensors", "best/model.safetensors", "config.json", "tokenizer.json", "run_state.safetensors"}) {
+         {"model.safetensors", "best/model.safetensors", "config.json", "tokenizer.json",
+          "checkpoints/step-000010/checkpoint.json", "checkpoints/step-000010/optimizer.safetensors"}) {
       EXPECT_EQ(contents(broken / file), contents(straight / file)) << file;
     }
   }
@@ -90,6 +79,34 @@ TEST(Checkpoint, IsAModelToPassOn) {
   EXPECT_NO_THROW(load_model(directory / "best"));
 }
 
+TEST(Checkpoint, IsAModelToPassOnItselfAndIsWrittenOnce) {
+  const TestDirectory directory;
+  Trainer trainer = small_trainer(full_training());
+  run_training(trainer, {directory.path()}, {});
+  for (const char* step : {"step-000006", "step-000009", "step-000010"})
+    EXPECT_NO_THROW(load_model(directory / "checkpoints/" + step));
+  // One file under several names.
+  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"})
+    EXPECT_TRUE(fs::equivalent(directory / name, directory / "checkpoints/step-000010/" + name)) << name;
+}
+
+TEST(Checkpoint, TheNewestAreKept) {
+  const TestDirectory directory;
+  TrainConfig config = full_training();
+  config.checkpoint_interval = 1;
+  config.keep_checkpoints = 2;
+  Trainer trainer = small_trainer(config);
+  std::vector<std::size_t> counts;
+  TrainObserver observer;
+  observer.on_checkpoint = [&](std::int64_t) { counts.push_back(entries(directory / "checkpoints").size()); };
+  run_training(trainer, {directory.path()}, observer);
+  EXPECT_THAT(counts, ElementsAre(1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2));
+  EXPECT_THAT(entries(directory / "checkpoints"), ElementsAre("step-000009", "step-000010"));
+  trainer.save(directory.path());  // the same step again takes the place of the old one
+  EXPECT_THAT(entries(directory / "checkpoints"), ElementsAre("step-000009", "step-000010"));
+  EXPECT_EQ(Trainer::resume(directory.path(), small_data()).steps_done(), 10);
+}
+
 TEST(Checkpoint, LosesNothingOfWhatACrashLeftBehind) {
   const TestDirectory straight, crashed;
   Trainer whole = small_trainer(full_training());
@@ -97,53 +114,131 @@ TEST(Checkpoint, LosesNothingOfWhatACrashLeftBehind) {
   Trainer first = small_trainer(full_training());
   run_training(first, {crashed.path(), 0, 0, 6}, {});
   for (int i = 0; i < 2; ++i) first.step();
-  // The crash: the model of step 8 was written, the state of step 8 was not; metrics were, the last line in part.
-  save_model(crashed.path(), first.model(), first.tokenizer());
+  // The crash: half a checkpoint of step 8 was written; metrics were, the last line in part. Process numbers end
+  // below 2^22, so nobody has this one.
+  save_model(crashed / "checkpoints/step-000008.8388607-0.tmp", first.model(), first.tokenizer());
+  std::ofstream(crashed / "model.safetensors.8388607-1.tmp") << "half of it";
   std::ofstream(crashed / "metrics.jsonl", std::ios::app) << "{\"step\":7,\"loss\":1}\n{\"step\":8,\"lo";
-  std::ofstream(crashed / "run_state.safetensors.1234-0.tmp") << "half of it";
   Trainer second = Trainer::resume(crashed.path(), small_data());
   EXPECT_EQ(second.steps_done(), 6);
   run_training(second, {crashed.path()}, {});
   EXPECT_EQ(weights(second), weights(whole));
   EXPECT_EQ(metrics(crashed.path()), metrics(straight.path()));
+  EXPECT_EQ(entries(crashed.path()), entries(straight.path()));
+  EXPECT_EQ(entries(crashed / "checkpoints"), entries(straight / "checkpoints"));
+}
+
+TEST(Checkpoint, ACrashBeforeTheNamesOfTheModelIsMadeUpFor) {
+  const TestDirectory directory;
+  Trainer first = small_trainer(full_training());
+  run_training(first, {directory.path(), 0, 0, 6}, {});
+  fs::remove(directory / "model.safetensors");
+  fs::remove_all(directory / "best");
+  fs::copy_file(directory / "checkpoints/step-000003/model.safetensors", directory / "model.safetensors");
+  Trainer second = Trainer::resume(directory.path(), small_data());
+  run_training(second, {directory.path(), 0, 0, 6}, {});
+  EXPECT_EQ(contents(directory / "model.safetensors"),
+            contents(directory / "checkpoints/step-000006/model.safetensors"));
 }
 
 TEST(Checkpoint, SaysWhyThereIsNothingToResume) {
   const TestDirectory directory;
-  EXPECT_THAT([&] { Trainer::resume(directory.path(), small_data()); },
-              ThrowsMessage<FileError>(HasSubstr("no run to resume")));
+  const auto resume = [&] { Trainer::resume(directory.path(), small_data()); };
+  EXPECT_THAT(resume, ThrowsMessage<FileError>(HasSubstr("no run to resume")));
+  EXPECT_THAT([&] { load_train_config(directory.path()); }, ThrowsMessage<FileError>(HasSubstr("no run to resume")));
   Trainer trainer = small_trainer();
   save_model(directory.path(), trainer.model(), trainer.tokenizer());
-  EXPECT_THAT([&] { Trainer::resume(directory.path(), small_data()); },
-              ThrowsMessage<FileError>(HasSubstr("a model but no training state")));
-  fs::copy_file(directory / "model.safetensors", directory / "run_state.safetensors");
-  EXPECT_THAT([&] { Trainer::resume(directory.path(), small_data()); },
-              ThrowsMessage<FileError>(HasSubstr("weights alone")));
-  EXPECT_THAT([&] { load_train_config(directory.path()); }, ThrowsMessage<FileError>(HasSubstr("weights alone")));
+  EXPECT_THAT(resume, ThrowsMessage<FileError>(HasSubstr("a model but no training state")));
+  std::ofstream(directory / "run_state.safetensors") << "x";
+  EXPECT_THAT(resume, ThrowsMessage<FileError>(HasSubstr("earlier version")));
 }
 
-TEST(Checkpoint, RefusesADamagedState) {
+// Every file of the newest checkpoint, cut or with one bit turned: refused by name, and the one before is used.
+TEST(Checkpoint, ADamagedOneIsRefusedAndTheOneBeforeIsUsed) {
   const TestDirectory directory;
-  Trainer trainer = small_trainer();
-  trainer.save(directory.path());
-  const std::string path = directory / "run_state.safetensors", good = contents(path);
-  const auto refused = [&](const std::string& bytes, const std::string& why) {
-    std::ofstream(path, std::ios::binary) << bytes;
-    EXPECT_THAT([&] { Trainer::resume(directory.path(), small_data()); }, ThrowsMessage<FileError>(HasSubstr(why)));
+  Trainer trainer = small_trainer(full_training());
+  run_training(trainer, {directory.path()}, {});
+  const std::string newest = directory / "checkpoints/step-000010/";
+  const auto refused = [&](const std::string& name, const std::string& bytes) {
+    const std::string good = contents(newest + name);
+    std::ofstream(newest + name, std::ios::binary) << bytes;
+    std::vector<std::string> reasons;
+    EXPECT_EQ(Trainer::resume(directory.path(), small_data(), &reasons).steps_done(), 9) << name;
+    EXPECT_THAT(reasons, ElementsAre(HasSubstr(newest + name))) << name;
+    std::ofstream(newest + name, std::ios::binary) << good;
   };
-  refused(good.substr(0, good.size() - 1), path);
-  refused(good.substr(0, 100), path);
-  std::string flipped = good;
-  flipped[good.size() - 1000] ^= 1;
-  refused(flipped, "checksum");
-  std::string older = good;
-  older.replace(older.find("\\\"step\\\":0"), 10, "\\\"step\\\":9");
-  refused(older, "checksum");
-  std::string renamed = good;
-  renamed.replace(renamed.find("adamw.m."), 8, "adamw.x.");
-  refused(renamed, path);
-  std::ofstream(path, std::ios::binary) << good;
-  EXPECT_NO_THROW(Trainer::resume(directory.path(), small_data()));
+  for (const char* name :
+       {"config.json", "tokenizer.json", "model.safetensors", "optimizer.safetensors", "checkpoint.json"}) {
+    const std::string good = contents(newest + name);
+    refused(name, good.substr(0, good.size() - 2));
+    refused(name, good.substr(0, good.size() / 2));
+    refused(name, "");
+    for (const std::size_t at : {std::size_t{20}, good.size() / 2, good.size() - 9}) {
+      std::string flipped = good;
+      flipped[at] ^= 1;
+      refused(name, flipped);
+    }
+    fs::rename(newest + name, newest + "away");
+    std::vector<std::string> reasons;
+    EXPECT_EQ(Trainer::resume(directory.path(), small_data(), &reasons).steps_done(), 9);
+    EXPECT_THAT(reasons, ElementsAre(HasSubstr(newest + name)));
+    fs::rename(newest + "away", newest + name);
+  }
+  EXPECT_EQ(Trainer::resume(directory.path(), small_data()).steps_done(), 10);
+}
+
+TEST(Checkpoint, FromTheOneBeforeTheRunEndsWithTheSameBits) {
+  const TestDirectory directory;
+  Trainer whole = small_trainer(full_training());
+  run_training(whole, {directory.path()}, {});
+  const std::string path = directory / "checkpoints/step-000010/model.safetensors", good = contents(path);
+  fs::resize_file(path, good.size() / 2);  // model.safetensors of the directory is the same file
+  Trainer second = Trainer::resume(directory.path(), small_data());
+  EXPECT_TRUE(run_training(second, {directory.path()}, {}));
+  EXPECT_EQ(contents(path), good);
+  EXPECT_EQ(contents(directory / "model.safetensors"), good);
+  EXPECT_EQ(Trainer::resume(directory.path(), small_data()).steps_done(), 10);
+}
+
+TEST(Checkpoint, NamesAllThatAreDamagedIfNoneIsLeft) {
+  const TestDirectory directory;
+  Trainer trainer = small_trainer(full_training());
+  run_training(trainer, {directory.path()}, {});
+  for (const char* step : {"step-000006", "step-000009", "step-000010"})
+    fs::resize_file(directory / "checkpoints/" + step + "/optimizer.safetensors", 100);
+  EXPECT_THAT([&] { Trainer::resume(directory.path(), small_data()); },
+              ThrowsMessage<FileError>(testing::AllOf(HasSubstr("step-000006"), HasSubstr("step-000010"))));
+}
+
+// Whole and with good checksums, but not what it claims to be: hostile rather than damaged.
+TEST(Checkpoint, AForgedOneIsRefused) {
+  const TestDirectory directory;
+  Trainer trainer = small_trainer(full_training());
+  run_training(trainer, {directory.path(), 0, 0, 3}, {});
+  const std::string newest = directory / "checkpoints/step-000003";
+  const auto forge = [&](const std::string& name, const std::function<void()>& change) {
+    CheckpointList list = read_checkpoint_list(newest);
+    const CheckpointList honest = list;
+    fs::rename(newest + "/" + name, newest + "/kept");
+    change();
+    list.files[name] = facts_of_file(newest + "/" + name);
+    write_checkpoint_list(newest, list);
+    std::vector<std::string> reasons;
+    EXPECT_EQ(Trainer::resume(directory.path(), small_data(), &reasons).steps_done(), 0);
+    EXPECT_EQ(reasons.size(), 1u);
+    fs::rename(newest + "/kept", newest + "/" + name);
+    write_checkpoint_list(newest, honest);
+  };
+  forge("optimizer.safetensors",
+        [&] { fs::copy_file(newest + "/model.safetensors", newest + "/optimizer.safetensors"); });
+  forge("model.safetensors", [&] { fs::copy_file(newest + "/optimizer.safetensors", newest + "/model.safetensors"); });
+  forge("config.json", [&] { std::ofstream(newest + "/config.json") << "{}"; });
+  CheckpointList list = read_checkpoint_list(newest);
+  list.state = "{\"step\": -1}";
+  write_checkpoint_list(newest, list);
+  std::vector<std::string> reasons;
+  EXPECT_EQ(Trainer::resume(directory.path(), small_data(), &reasons).steps_done(), 0);
+  EXPECT_THAT(reasons, ElementsAre(HasSubstr("training state is not valid")));
 }
 
 TEST(Checkpoint, RefusesTheDataOfAnotherVocabulary) {
@@ -157,70 +252,10 @@ TEST(Checkpoint, IsNotReplacedByWeightsWithNaN) {
   const TestDirectory directory;
   Trainer trainer = small_trainer();
   trainer.save(directory.path());
-  const std::string good = contents(directory / "run_state.safetensors");
   trainer.step();
   trainer.model().parameters()[1].data()[3] = std::numeric_limits<float>::infinity();
   EXPECT_THAT([&] { trainer.save(directory.path()); }, ThrowsMessage<std::runtime_error>(HasSubstr("not saved")));
-  EXPECT_EQ(contents(directory / "run_state.safetensors"), good);
-}
-
-TEST(Run, EndsWithTheLastGoodCheckpointWhenTheLossTurnsNaN) {
-  const TestDirectory directory;
-  TrainConfig config = full_training();
-  config.steps = 40;
-  config.max_bad_steps = 5;
-  config.checkpoint_interval = 1;
-  Trainer trainer = small_trainer(config);
-  TrainObserver observer;
-  std::int64_t saved = -1;
-  observer.on_checkpoint = [&](std::int64_t step) {
-    saved = step;
-    if (step == 6) trainer.model().parameters()[0].data()['t' * 16] = std::numeric_limits<float>::quiet_NaN();
-  };
-  try {
-    run_training(trainer, {directory.path()}, observer);
-    FAIL() << "no error";
-  } catch (const TrainingDiverged& error) {
-    EXPECT_EQ(error.step(), 11);
-    EXPECT_THAT(error.what(), HasSubstr("checkpoint of step 6"));
-  }
-  EXPECT_EQ(saved, 6);
-  Trainer again = Trainer::resume(directory.path(), small_data());
-  EXPECT_EQ(again.steps_done(), 6);
-  EXPECT_TRUE(run_training(again, {directory.path()}, {}));
-}
-
-TEST(Run, CallsForSamplesAndStopsWhenAsked) {
-  const TestDirectory directory;
-  TrainConfig config = full_training();
-  config.sample_interval = 3;
-  Trainer trainer = small_trainer(config);
-  std::vector<std::int64_t> samples, checkpoints;
-  TrainObserver observer;
-  observer.on_sample = [&](std::int64_t step) {
-    samples.push_back(step);
-    return "sample " + std::to_string(step);
-  };
-  observer.on_checkpoint = [&](std::int64_t step) { checkpoints.push_back(step); };
-  observer.stop_requested = [&] { return trainer.steps_done() >= 8; };
-  EXPECT_FALSE(run_training(trainer, {directory.path()}, observer));
-  EXPECT_THAT(samples, ElementsAre(3, 6));
-  EXPECT_THAT(checkpoints, ElementsAre(0, 3, 6, 8));
-}
-
-TEST(RunDirectory, TellsARunFromOtherThings) {
-  const TestDirectory directory;
-  EXPECT_EQ(inspect_run_directory(directory / "none"), RunDirectory::absent);
-  EXPECT_EQ(inspect_run_directory(directory.path()), RunDirectory::unfinished_start);
-  std::ofstream(directory / "config.json") << "x";
-  EXPECT_EQ(inspect_run_directory(directory.path()), RunDirectory::occupied) << "somebody's file";
-  std::ofstream(directory / "tokens.bin") << "x";
-  EXPECT_EQ(inspect_run_directory(directory.path()), RunDirectory::unfinished_start);
-  EXPECT_EQ(inspect_run_directory(directory / "tokens.bin"), RunDirectory::occupied);
-  std::ofstream(directory / "novel.txt") << "x";
-  EXPECT_EQ(inspect_run_directory(directory.path()), RunDirectory::occupied);
-  small_trainer().save(directory.path());
-  EXPECT_EQ(inspect_run_directory(directory.path()), RunDirectory::resumable);
+  EXPECT_THAT(entries(directory / "checkpoints"), ElementsAre("step-000000"));
 }
 
 }  // namespace

@@ -32,6 +32,15 @@ inline TrainConfig small_training() {
   return config;
 }
 
+// With everything that a run may do on the way.
+inline TrainConfig full_training() {
+  TrainConfig config = small_training();
+  config.eval_interval = 4;
+  config.eval_iters = 2;
+  config.checkpoint_interval = 3;
+  return config;
+}
+
 inline TokenDataset small_data() {
   std::vector<std::int32_t> training, validation;
   for (int i = 0; i < 900; ++i) training.push_back("the cat sat on the mat; "[i % 24]);

@@ -3,17 +3,25 @@
 #pragma once
 
 #include <stdlib.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <system_error>
+#include <vector>
 
 namespace qkv {
 
 class TestDirectory {
  public:
   TestDirectory() {
-    path_ = (std::filesystem::temp_directory_path() / "qkv-test-XXXXXX").string();
+    // In memory where there is such a place: a run syncs often, and disks take their time.
+    std::error_code none;
+    const bool memory = std::filesystem::is_directory("/dev/shm", none) && ::access("/dev/shm", W_OK) == 0;
+    path_ = ((memory ? std::filesystem::path("/dev/shm") : std::filesystem::temp_directory_path()) / "qkv-test-XXXXXX").string();
     if (!mkdtemp(path_.data())) throw std::system_error(errno, std::generic_category(), path_);
   }
   ~TestDirectory() {
@@ -29,5 +37,18 @@ class TestDirectory {
  private:
   std::string path_;
 };
+
+inline std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The names in a directory, sorted.
+inline std::vector<std::string> entries(const std::string& path) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 }  // namespace qkv
