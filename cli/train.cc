@@ -15,6 +15,7 @@
 #include "qkv/interrupt.h"
 #include "qkv/measure.h"
 #include "qkv/model_file.h"
+#include "train_memory.h"
 #include "train_page.h"
 #include "train_progress.h"
 #include "train_settings.h"
@@ -83,6 +84,13 @@ qkv::Tokenizer make_tokenizer(const std::string& spec, const qkv::Corpus& corpus
   return qkv::Tokenizer::load(spec);
 }
 
+// The size it will have, or, of a short text, at most have.
+std::int64_t vocabulary_of(const std::string& spec) {
+  if (spec == "bytes") return 257;
+  const auto size = bpe_size(spec);
+  return size ? *size : qkv::Tokenizer::load(spec).size();
+}
+
 qkv::TokenDataset tokenize(const qkv::Corpus& corpus, const qkv::Tokenizer& tokenizer, const std::string& path) {
   Progress progress("tokenising", 0, true);
   return qkv::TokenDataset::tokenize(corpus, tokenizer, path, [&](std::int64_t done, std::int64_t total) {
@@ -133,6 +141,7 @@ qkv::Trainer start(const TrainSettings& settings) {
                                                        "ctx_len {} and the token after it; found {}",
                                                        ctx_len + 1, ctx_len, corpus.training_bytes()));
   }
+  if (settings.memory_check) check_memory(asked_model(settings, {}, vocabulary_of(spec)), config);
   qkv::Tokenizer tokenizer = make_tokenizer(spec, corpus);
   FreshDirectory directory(settings.out);
   qkv::TokenDataset data = tokenize(corpus, tokenizer, settings.out + "/tokens.bin");
@@ -187,6 +196,7 @@ qkv::Trainer resume(const TrainSettings& settings) {
   qkv::TrainConfig config = trainer.config();
   settings.apply(config);
   trainer.set_config(config);
+  if (settings.memory_check) check_memory(trainer.model().config(), config);
   print(fmt::format("resuming after step {} of {}\n", trainer.steps_done(), config.steps));
   return trainer;
 }
@@ -351,9 +361,8 @@ void run(const TrainSettings& settings) {
   Reporter reporter(trainer, settings, flops, peak.gflops * 1e9);
   TrainPage page(settings.out, trainer, page_facts(settings, trainer, peak),
                  [&](const std::string& text) { reporter.line(text); });
-  const bool complete =
-      run_with_page(trainer, {settings.out, flops, peak.gflops * 1e9, settings.stop_after, settings.save_patience},
-                    reporter, page);
+  const bool complete = run_with_page(
+      trainer, {settings.out, flops, peak.gflops * 1e9, settings.stop_after, settings.save_patience}, reporter, page);
   if (!complete) {
     reporter.line(fmt::format("{}: step {} is finished and saved in {}; go on with --resume",
                               qkv::interrupt_requested() ? "interrupted" : "stopped", trainer.steps_done(),

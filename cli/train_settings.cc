@@ -80,6 +80,10 @@ void add_data_options(CLI::App& command, TrainSettings& s) {
       ->take_last()
       ->group(group);
   command
+      .add_flag("--memory-check,!--no-memory-check", s.memory_check,
+                "Refuse to begin where a step would not have the memory [yes]")
+      ->group(group);
+  command
       .add_option("--save-patience", s.save_patience,
                   "How long a finished run tries to save itself where it cannot (a full disk)")
       ->check(CLI::NonNegativeNumber)

@@ -24,6 +24,7 @@ struct TrainSettings {
   bool resume = false;
   std::int64_t stop_after = 0;
   double save_patience = 600;  // seconds
+  bool memory_check = true;
   std::string sample_prompt = "\n";
   std::int64_t sample_tokens = 60;
 

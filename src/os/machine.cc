@@ -43,7 +43,10 @@ std::int64_t total_memory() noexcept {
   return pages > 0 && size > 0 ? pages * size : 0;
 }
 
-std::int64_t available_memory() { return kilobytes("/proc/meminfo", "MemAvailable"); }
+std::int64_t available_memory() {
+  const std::int64_t machine = kilobytes("/proc/meminfo", "MemAvailable");
+  return machine > 0 ? std::min(machine, memory_left_in_groups()) : 0;
+}
 std::int64_t resident_memory() { return kilobytes("/proc/self/status", "VmRSS"); }
 
 std::int64_t peak_resident_memory() noexcept {

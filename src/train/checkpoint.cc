@@ -122,20 +122,20 @@ bool left_by_a_start(const fs::path& path) {
 }  // namespace
 
 void Trainer::save(const std::string& directory) {
-  for (std::size_t i = 0; i < impl_->model.parameters().size(); ++i) {
-    if (!all_finite(impl_->model.parameters()[i])) {
+  const Model& model = impl_->model;
+  for (std::size_t i = 0; i < model.parameters().size(); ++i) {
+    if (!all_finite(model.parameters()[i])) {
       throw std::runtime_error("[train] step " + std::to_string(impl_->state.step) + ": parameter " +
-                               impl_->model.infos()[i].name + " holds NaN or an infinite number; not saved");
+                               model.infos()[i].name + " holds NaN or an infinite number; not saved");
     }
   }
   make_directories(directory + "/checkpoints");
   const std::string path = checkpoint_path(directory, impl_->state.step);
   AtomicDirectory checkpoint(path);
   Passing weights, moments;
-  save_model(checkpoint.path(), impl_->model, impl_->tokenizer, weights.watcher());
+  save_model(checkpoint.path(), model, impl_->tokenizer, weights.watcher());
   std::vector<NamedView> views;
-  for (const Named& named : named_moments(impl_->model, impl_->optimizer))
-    views.push_back({named.name, named.tensor->view()});
+  for (const Named& named : named_moments(model, impl_->optimizer)) views.push_back({named.name, named.tensor->view()});
   write_safetensors(optimizer_path(checkpoint.path()), std::move(views),
                     {{"format", kOptimizerFormat}, {"version", "1"}}, moments.watcher());
   CheckpointList list{run_state_text(impl_->state, impl_->config), {}};
@@ -146,7 +146,8 @@ void Trainer::save(const std::string& directory) {
   write_checkpoint_list(checkpoint.path(), list);
   checkpoint.commit();
   publish_checkpoint(path, directory);
-  remove_old_checkpoints(directory, impl_->state.step, impl_->config.keep_checkpoints);
+  const std::int64_t former = std::exchange(impl_->saved_step, impl_->state.step);
+  remove_old_checkpoints(directory, former, impl_->state.step, impl_->config.keep_checkpoints);
 }
 
 Trainer Trainer::resume(const std::string& directory, TokenDataset data, std::vector<std::string>* refused) {
@@ -160,6 +161,7 @@ Trainer Trainer::resume(const std::string& directory, TokenDataset data, std::ve
       for (const Named& named : named_moments(trainer.impl_->model, trainer.impl_->optimizer))
         found.optimizer.read(named.name, named.tensor->view());
       trainer.impl_->state = std::move(found.run.state);
+      trainer.impl_->saved_step = step;
       return trainer;
     } catch (const FileError& error) {
       if (refused) refused->push_back(error.what());

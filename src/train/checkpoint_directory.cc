@@ -140,10 +140,12 @@ void publish_checkpoint(const std::string& checkpoint, const std::string& to) {
   sync_directory(to);
 }
 
-void remove_old_checkpoints(const std::string& directory, std::int64_t step, std::int64_t keep) {
+void remove_old_checkpoints(const std::string& directory, std::int64_t former, std::int64_t step, std::int64_t keep) {
   std::int64_t kept = 0;
-  for (const std::int64_t found : checkpoint_steps(directory))
-    if (found <= step && ++kept > keep) remove_all(checkpoint_path(directory, found));
+  for (const std::int64_t found : checkpoint_steps(directory)) {
+    const bool refused = former >= 0 && former < found && found < step;
+    if (found <= step && (refused || ++kept > keep)) remove_all(checkpoint_path(directory, found));
+  }
 }
 
 }  // namespace qkv

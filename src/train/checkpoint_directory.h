@@ -34,7 +34,8 @@ void verify_checkpoint_files(const std::string& checkpoint, const CheckpointList
 
 // Makes the model files of a checkpoint those of `to`, a directory to pass on: under a second name, not as a copy.
 void publish_checkpoint(const std::string& checkpoint, const std::string& to);
-// Removes the oldest of the checkpoints up to `step` until `keep` of them are left.
-void remove_old_checkpoints(const std::string& directory, std::int64_t step, std::int64_t keep);
+// Removes the oldest of the checkpoints up to `step` until `keep` of them are left, and all between `former` (-1: none)
+// and `step`: the run that went from one to the other has refused them.
+void remove_old_checkpoints(const std::string& directory, std::int64_t former, std::int64_t step, std::int64_t keep);
 
 }  // namespace qkv

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loop around the steps of a run: what happens when, and what is done when it cannot be written down.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -44,8 +45,11 @@ class Run {
       saved_step_ = trainer_.steps_done();
       saved_evaluation_ = trainer_.evaluated_step();
       const std::string checkpoint = checkpoint_path(options_.directory, saved_step_);
-      if (file_exists(checkpoint)) publish_checkpoint(checkpoint, options_.directory);  // a crash may have come between
-      best_is_due_ = saved_step_ > 0 && trainer_.best_step() == saved_step_;            // likewise
+      if (file_exists(checkpoint)) {  // a crash may have come right after it
+        publish_checkpoint(checkpoint, options_.directory);
+        remove_old_checkpoints(options_.directory, -1, saved_step_, trainer_.config().keep_checkpoints);
+      }
+      best_is_due_ = saved_step_ > 0 && trainer_.best_step() == saved_step_;  // likewise
     } else {
       save();  // from here on there is a run to resume
     }
@@ -162,9 +166,11 @@ class Run {
       throw TrainingDiverged(step, "[train] step " + std::to_string(step) +
                                        ": the loss or its gradient is NaN or infinite" + what_stands());
     }
-    for (double waited = 0; waited < patience; waited += kPause) {
+    at_rest_ = false;    // this was the last attempt
+    double pause = 0.1;  // seconds between attempts, longer each time
+    for (double waited = 0; waited < patience; waited += pause, pause = std::min(2 * pause, 10.0)) {
       if (try_to_save()) return;
-      for (double slept = 0; slept < kPause && !stop_asked(); slept += 0.1)
+      for (double slept = 0; slept < pause && !stop_asked(); slept += 0.1)
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
       if (stop_asked()) break;
     }
@@ -192,8 +198,6 @@ class Run {
   std::string what_stands() const {
     return "; the checkpoint of step " + std::to_string(saved_step_) + " in " + options_.directory + " stands";
   }
-
-  static constexpr double kPause = 5;  // seconds between attempts to save a complete run
 
   Trainer& trainer_;
   const RunOptions& options_;

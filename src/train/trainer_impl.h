@@ -33,6 +33,7 @@ struct Trainer::Impl {
   TrainConfig config;
   AdamW optimizer;
   RunState state;
+  std::int64_t saved_step = -1;       // of the checkpoint that was last written or read; -1: none
   std::int64_t bad_in_a_row = 0;      // not saved: nothing is saved while it is not 0
   std::vector<Tensor> gradients;      // [i] as the model's parameter i
   std::vector<std::int32_t> tokens;   // [grad_accum * batch_size, ctx_len]

@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "formats/scratch.h"
+
 namespace qkv {
 namespace {
 
@@ -24,6 +26,53 @@ TEST(Machine, ThePeakRemembersWhatWasFreed) {
     for (std::size_t i = 0; i < kSize; i += 4096) static_cast<volatile char&>(touched[i]) = 'x';
   }
   EXPECT_GE(peak_resident_memory(), before + static_cast<std::int64_t>(kSize) / 2);
+}
+
+TEST(MemoryGroups, LeaveWhatTheTightestLeaves) {
+  const Scratch scratch;
+  std::filesystem::create_directories(scratch.path("root/memory/a/b"));
+  const std::string groups = scratch.file("groups", "9:cpu,cpuacct:/x\n4:memory:/a/b\n0::/\n");
+  const auto left = [&] { return memory_left_in_groups(groups, scratch.path("root")); };
+  EXPECT_EQ(left(), INT64_MAX) << "nothing is known";
+  scratch.file("root/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  scratch.file("root/memory/memory.usage_in_bytes", "5000\n");
+  EXPECT_EQ(left(), INT64_MAX) << "the number for no limit";
+  scratch.file("root/memory/a/memory.limit_in_bytes", "10000\n");
+  scratch.file("root/memory/a/memory.usage_in_bytes", "7000\n");
+  EXPECT_EQ(left(), 3000);
+  scratch.file("root/memory/a/memory.stat",
+               "cache 9\ntotal_inactive_file 500\ntotal_active_file 200\ninactive_file 1\n");
+  EXPECT_EQ(left(), 3700) << "cached files are given back";
+  scratch.file("root/memory/a/b/memory.limit_in_bytes", "4000\n");
+  scratch.file("root/memory/a/b/memory.usage_in_bytes", "4100\n");
+  EXPECT_EQ(left(), 0);
+}
+
+TEST(MemoryGroups, OfVersionTwo) {
+  const Scratch scratch;
+  std::filesystem::create_directories(scratch.path("root/a/b"));
+  const std::string groups = scratch.file("groups", "0::/a/b\n");
+  const auto left = [&] { return memory_left_in_groups(groups, scratch.path("root")); };
+  scratch.file("root/a/b/memory.max", "max\n");
+  scratch.file("root/a/b/memory.current", "100\n");
+  EXPECT_EQ(left(), INT64_MAX);
+  scratch.file("root/a/memory.max", "1000\n");
+  scratch.file("root/a/memory.current", "300\n");
+  scratch.file("root/a/memory.stat", "anon 200\ninactive_file 60\nactive_file 30\n");
+  EXPECT_EQ(left(), 790);
+  scratch.file("root/a/memory.max", "many\n");
+  EXPECT_EQ(left(), INT64_MAX);
+  EXPECT_EQ(memory_left_in_groups(scratch.path("none"), scratch.path("root")), INT64_MAX);
+}
+
+// A container sees its own group at the root, under a path of the machine outside.
+TEST(MemoryGroups, SeenFromInside) {
+  const Scratch scratch;
+  std::filesystem::create_directories(scratch.path("root"));
+  const std::string groups = scratch.file("groups", "0::/somewhere/outside\n");
+  scratch.file("root/memory.max", "1000\n");
+  scratch.file("root/memory.current", "300\n");
+  EXPECT_EQ(memory_left_in_groups(groups, scratch.path("root")), 700);
 }
 
 TEST(Machine, HasACore) { EXPECT_GE(core_count(), 1); }

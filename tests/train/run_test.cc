@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 #include <limits>
 
@@ -60,6 +65,151 @@ TEST(Run, CallsForSamplesAndStopsWhenAsked) {
   EXPECT_FALSE(run_training(trainer, {directory.path()}, observer));
   EXPECT_THAT(samples, ElementsAre(3, 6));
   EXPECT_THAT(checkpoints, ElementsAre(0, 3, 6, 8));
+}
+
+// A run of 10 steps with a checkpoint at each; `trouble` comes after step 4 and goes after step 7. What it wrote before
+// stays loadable, what it could not write is told, and in the end everything is as if nothing had been.
+void survives(const std::string& path, const std::function<void()>& trouble, const std::function<void()>& relief,
+              const std::string& says) {
+  TrainConfig config = full_training();
+  config.checkpoint_interval = 1;
+  config.eval_interval = 5;
+  Trainer whole = small_trainer(config);
+  const TestDirectory straight;
+  run_training(whole, {straight.path()}, {});
+  Trainer trainer = small_trainer(config);
+  std::vector<std::string> warnings;
+  TrainObserver observer;
+  observer.on_step = [&](const StepReport& report) {
+    if (report.step == 5) trouble();
+    if (report.step == 7) {
+      EXPECT_EQ(Trainer::resume(path, small_data()).steps_done(), 4);
+    }
+    if (report.step == 8) relief();
+  };
+  observer.on_warning = [&](const std::string& what) { warnings.push_back(what); };
+  EXPECT_TRUE(run_training(trainer, {path}, observer));
+  EXPECT_THAT(warnings, testing::Contains(testing::AllOf(HasSubstr("step 5: not saved"), HasSubstr(says),
+                                                         HasSubstr("the checkpoint of step 4"))));
+  EXPECT_THAT(warnings, testing::Not(testing::Contains(HasSubstr("step 8:"))));
+  EXPECT_EQ(weights(trainer), weights(whole));
+  EXPECT_EQ(Trainer::resume(path, small_data()).steps_done(), 10);
+  EXPECT_THAT(entries(path + "/checkpoints"), ElementsAre("step-000008", "step-000009", "step-000010"));
+  EXPECT_EQ(entries(path), entries(straight.path()));
+  const auto steps_told = [](const std::string& directory) {
+    std::ifstream file(directory + "/metrics.jsonl");
+    std::vector<std::string> steps;
+    for (std::string line; std::getline(file, line);) steps.push_back(line.substr(0, line.find(',', 20)));
+    return steps;
+  };
+  EXPECT_EQ(steps_told(path), steps_told(straight.path()));
+}
+
+TEST(Run, GoesOnWhereNoFileMayGrow) {
+  const TestDirectory directory;
+  ::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit former {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &former), 0);
+  const auto limit = [&](rlim_t bytes) {
+    const struct rlimit lower { bytes, former.rlim_max };
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &lower), 0);
+  };
+  survives(
+      directory.path(), [&] { limit(600); }, [&] { limit(former.rlim_cur); }, "File too large");
+}
+
+TEST(Run, GoesOnWhereTheDiskIsFull) {
+  const TestDirectory directory;
+  if (::mount("qkv-test", directory.path().c_str(), "tmpfs", 0, "size=4m") != 0)
+    GTEST_SKIP() << "only root can make a small disk";
+  const auto fill = [&] {  // to the last byte
+    const int file = ::open((directory / "filling").c_str(), O_WRONLY | O_CREAT, 0666);
+    const std::string piece(4096, 'x');
+    while (::write(file, piece.data(), piece.size()) > 0) {
+    }
+    ::close(file);
+  };
+  survives(
+      directory.path(), fill, [&] { fs::remove(directory / "filling"); }, "No space left on device");
+  EXPECT_EQ(::umount2(directory.path().c_str(), MNT_DETACH), 0);
+}
+
+TEST(Run, GoesOnWherePermissionIsLost) {
+  const bool root = ::geteuid() == 0;  // who may do anything: be somebody else
+  ASSERT_TRUE(!root || ::seteuid(65534) == 0);
+  {
+    const TestDirectory directory;
+    const auto allow = [&](bool yes) {
+      const auto bits = yes ? fs::perms::owner_all : fs::perms::owner_read | fs::perms::owner_exec;
+      for (const std::string& path : {directory.path(), directory / "checkpoints"}) fs::permissions(path, bits);
+    };
+    survives(
+        directory.path(), [&] { allow(false); }, [&] { allow(true); }, "Permission denied");
+  }
+  ASSERT_TRUE(!root || ::seteuid(0) == 0);
+}
+
+TEST(Run, MakesADirectoryAgainThatWasRemoved) {
+  const TestDirectory above;
+  const std::string path = above / "run";
+  TrainConfig config = full_training();
+  Trainer whole = small_trainer(config);
+  const TestDirectory straight;
+  run_training(whole, {straight.path()}, {});
+  Trainer trainer = small_trainer(config);
+  std::vector<std::string> warnings;
+  TrainObserver observer;
+  observer.on_step = [&](const StepReport& report) {
+    if (report.step == 5) fs::remove_all(path);
+  };
+  observer.on_warning = [&](const std::string& what) { warnings.push_back(what); };
+  EXPECT_TRUE(run_training(trainer, {path}, observer));
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr("is made again")));
+  EXPECT_EQ(weights(trainer), weights(whole));
+  EXPECT_THAT(entries(path + "/checkpoints"), ElementsAre("step-000006", "step-000009", "step-000010"));
+  EXPECT_THAT(contents(path + "/metrics.jsonl"), HasSubstr("\"step\":10,\"loss\""));
+  EXPECT_EQ(contents(path + "/model.safetensors"), contents(straight / "model.safetensors"));
+  EXPECT_EQ(Trainer::resume(path, small_data()).steps_done(), 10);
+}
+
+// The last checkpoint: with patience it is tried again, without it the error says what stands.
+TEST(Run, TheEndWaitsForRoom) {
+  for (const double patience : {60.0, 0.0}) {
+    const TestDirectory directory;
+    const std::string checkpoints = directory / "checkpoints";
+    Trainer trainer = small_trainer(full_training());
+    TrainObserver observer;
+    const auto block = [&] { fs::rename(checkpoints, checkpoints + "-away"), std::ofstream(checkpoints) << "x"; };
+    const auto unblock = [&] { fs::remove(checkpoints), fs::rename(checkpoints + "-away", checkpoints); };
+    observer.on_step = [&](const StepReport& report) {
+      if (report.step == 10) block();
+    };
+    int warnings = 0;
+    observer.on_warning = [&](const std::string&) {
+      if (++warnings == 2 && patience > 0) unblock();
+    };
+    const auto run = [&] { return run_training(trainer, {directory.path(), 0, 0, 0, patience}, observer); };
+    if (patience > 0) {
+      EXPECT_TRUE(run());
+      EXPECT_EQ(Trainer::resume(directory.path(), small_data()).steps_done(), 10);
+    } else {
+      EXPECT_THAT(run, ThrowsMessage<FileError>(HasSubstr("the checkpoint of step 9")));
+      unblock();
+      EXPECT_EQ(Trainer::resume(directory.path(), small_data()).steps_done(), 9);
+    }
+  }
+}
+
+TEST(Run, IsSavedWhenTheObserverThrows) {
+  const TestDirectory directory;
+  Trainer trainer = small_trainer(full_training());
+  TrainObserver observer;
+  observer.on_step = [&](const StepReport& report) {
+    if (report.step == 5) throw std::runtime_error("closed pipe");
+  };
+  EXPECT_THAT([&] { run_training(trainer, {directory.path()}, observer); },
+              ThrowsMessage<std::runtime_error>("closed pipe"));
+  EXPECT_EQ(Trainer::resume(directory.path(), small_data()).steps_done(), 5);
 }
 
 TEST(RunDirectory, TellsARunFromOtherThings) {

@@ -326,6 +326,65 @@ class BadInput(TrainTest):
         self.write("file", "x")
         self.fails("file", "--steps", "2", says="file")
 
+    def test_a_full_disk_loses_nothing(self):
+        self.train("out", "--steps", "20", "--checkpoint-interval", "4", "--stop-after", "6")
+        before = {name: self.read("out/checkpoints", name, "optimizer.safetensors") for name in self.checkpoints("out")}
+        size = os.path.getsize(self.path("out/checkpoints/step-000006/optimizer.safetensors"))
+
+        def limit():  # no file may grow past this: writing fails as it does on a full disk
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, size // 2))
+
+        done = self.train("out", "--resume", "--save-patience", "0", status=1, preexec_fn=limit)
+        warnings = [line for line in done.err.splitlines() if line.startswith("qkv: warning: step ")]
+        self.assertEqual([line.split()[3] for line in warnings if "not saved" in line], ["8:", "12:", "16:", "20:"])
+        self.assertIn("step 20/20", done.out)
+        self.assertIn("optimizer.safetensors: cannot be written: File too large", warnings[0])
+        self.assertIn("the checkpoint of step 6", done.err.splitlines()[-1])
+        for name, content in before.items():
+            self.assertEqual(self.read("out/checkpoints", name, "optimizer.safetensors"), content, name)
+        self.assertEqual(sorted(os.listdir(self.path("out/checkpoints"))), sorted(before))
+        self.train("out", "--resume")
+        self.train("straight", "--steps", "20", "--checkpoint-interval", "4")
+        self.assert_same_run("straight", "out")
+        self.fails("fresh", "--steps", "2", says="cannot be written", preexec_fn=limit)
+        self.assertFalse(os.path.exists(self.path("fresh")))
+
+    def test_a_damaged_checkpoint_is_refused_by_name(self):
+        self.train("straight", "--steps", "20", "--checkpoint-interval", "4")
+        self.train("out", "--steps", "20", "--checkpoint-interval", "4", "--stop-after", "14")
+        with open(self.path("out/checkpoints/step-000014/optimizer.safetensors"), "r+b") as file:
+            file.seek(3000)
+            file.write(b"?")
+        os.truncate(self.path("out/checkpoints/step-000012/model.safetensors"), 1000)
+        done = self.train("out", "--resume")
+        lines = [line for line in done.err.splitlines() if "refused" in line]
+        self.assertEqual(len(lines), 2, done.err)
+        for line, name in zip(lines, ["step-000014/optimizer.safetensors", "step-000012/model.safetensors"]):
+            self.assertTrue(line.startswith("qkv: warning: "), line)
+            self.assertIn(name, line)
+            self.assertIn("going on from the one of step 8", line)
+        self.assertIn("resuming after step 8 of 20", done.out)
+        self.assert_same_run("straight", "out")
+        self.assertEqual(self.checkpoints("out"), self.checkpoints("straight"))
+        for name in self.checkpoints("out"):
+            os.truncate(self.path(f"out/checkpoints/{name}/config.json"), 10)
+        self.fails("out", "--resume", says=["no checkpoint there can be used", "step-000012/config.json"])
+
+    def test_a_start_that_was_killed_begins_again(self):
+        os.makedirs(self.path("out/checkpoints/step-000000.8388607-1.tmp"))
+        self.write("out/checkpoints/step-000000.8388607-1.tmp/model.safetensors", "half")
+        self.write("out/tokens.bin.8388607-0.tmp", "half")
+        self.train("out", "--steps", "2")
+        self.assertEqual(self.checkpoints("out"), sorted(os.listdir(self.path("out/checkpoints"))))
+        self.assertNotIn("tokens.bin.8388607-0.tmp", os.listdir(self.path("out")))
+
+    def test_too_little_memory_is_said_before_anything_is_done(self):
+        started = time.monotonic()
+        self.fails("out", "--steps", "1", "--n-layer", "1000", "--d-ff", "100000000",
+                   says=["not enough memory", "a step needs", "GB", "take a smaller model"])
+        self.assertLess(time.monotonic() - started, 30)
+        self.assertFalse(os.path.exists(self.path("out")))
+
     def test_a_loss_that_turns_nan(self):
         done = self.fails("out", "--steps", "40", "--learning-rate", "1e38", "--grad-clip", "0", "--warmup-steps", "0",
                           says=["NaN", "step ", "checkpoint of step"])

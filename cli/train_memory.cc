@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_memory.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "qkv/training_memory.h"
+
+namespace qkv::cli {
+namespace {
+
+std::string gigabytes(std::int64_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) * 1e-9); }
+
+std::string options_of(const TrainingShape& shape, const TrainingShape& asked) {
+  std::string text = fmt::format("--batch-size {} --grad-accum {}", shape.batch_size, shape.grad_accum);
+  if (shape.ctx_len != asked.ctx_len) text += fmt::format(" --ctx-len {}", shape.ctx_len);
+  return text;
+}
+
+}  // namespace
+
+void check_memory(const ModelConfig& model, const TrainConfig& config) {
+  const TrainingShape asked{config.batch_size, config.grad_accum, model.ctx_len};
+  const TrainingMemory needed = training_memory(model, asked);
+  const std::int64_t available = memory_for_this_process();
+  if (available == 0 || needed.total() <= available) return;
+  const std::int64_t model_alone = needed.weights + needed.moments + needed.gradients + needed.operands;
+  std::string text = fmt::format(
+      "not enough memory: a step needs {} ({} of it for the model, {} for {} x {} tokens), and {} can be had; ",
+      gigabytes(needed.total()), gigabytes(model_alone), gigabytes(needed.activations + needed.work), asked.batch_size,
+      asked.ctx_len, gigabytes(available));
+  const auto fitting = training_shape_within(model, asked, available);
+  if (fitting)
+    text += fmt::format("{} would fit, with {}", options_of(*fitting, asked),
+                        gigabytes(training_memory(model, *fitting).total()));
+  else
+    text += "no batch fits: take a smaller model";
+  throw std::runtime_error(text + " (--no-memory-check tries all the same)");
+}
+
+}  // namespace qkv::cli

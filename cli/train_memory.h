@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a run will have memory enough, said before its first step.
+#pragma once
+
+#include "qkv/model.h"
+#include "qkv/train.h"
+
+namespace qkv::cli {
+
+// Throws std::runtime_error, with the number needed and options that would fit, if a step will not have the memory.
+void check_memory(const ModelConfig& model, const TrainConfig& config);
+
+}  // namespace qkv::cli

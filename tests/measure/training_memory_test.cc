@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "qkv/training_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "qkv/measure.h"
+
+namespace qkv {
+namespace {
+
+ModelConfig andrea() { return preset("andrea-120m").resolved(); }
+
+TEST(TrainingMemory, CountsWhatIsKnown) {
+  const ModelConfig c = andrea();
+  const TrainingMemory f32 = training_memory(c, {.batch_size = 1, .threads = 1});
+  EXPECT_EQ(f32.weights, parameter_count(c) * 4);
+  EXPECT_EQ(f32.moments, parameter_count(c) * 8);
+  EXPECT_EQ(f32.gradients, f32.weights) << "one sequence: no partial sums";
+  // Matrices in two directions; the vocabulary of 8449 counts as 8512.
+  EXPECT_EQ(f32.operands, 2 * 4 * (matrix_parameters(c) + 768 * (8512 - 8449)));
+  const TrainingMemory bf16 = training_memory(c, {.batch_size = 1, .bf16 = true, .threads = 1});
+  EXPECT_EQ(bf16.weights, f32.weights);
+  EXPECT_EQ(2 * bf16.operands, f32.operands);
+  EXPECT_LT(bf16.activations, f32.activations);
+  const TrainingMemory again = training_memory(c, {.batch_size = 1, .bf16 = true, .recompute = true, .threads = 1});
+  EXPECT_LT(2 * again.activations, bf16.activations);
+  EXPECT_EQ(again.total() - again.activations, bf16.total() - bf16.activations);
+}
+
+// Sequences of one pass are counted up to 4096 tokens; more of them follow one after the other.
+TEST(TrainingMemory, GrowsWithTheTokensOfAPass) {
+  const ModelConfig c = andrea();
+  const auto activations = [&](std::int64_t batch) { return training_memory(c, {.batch_size = batch}).activations; };
+  EXPECT_EQ(activations(2), 2 * activations(1));
+  EXPECT_EQ(activations(4), 4 * activations(1));
+  EXPECT_EQ(activations(64), activations(4));
+  EXPECT_EQ(training_memory(c, {.batch_size = 4, .ctx_len = 256}).activations, activations(1));
+}
+
+TEST(TrainingMemory, FindsWhatWouldFit) {
+  const ModelConfig c = andrea();
+  const TrainingShape asked{.batch_size = 4, .threads = 1};
+  const std::int64_t four = training_memory(c, asked).total();
+  EXPECT_EQ(training_shape_within(c, asked, four)->batch_size, 4);
+  const auto two = training_shape_within(c, asked, four - 1);
+  ASSERT_TRUE(two);
+  EXPECT_EQ(two->batch_size, 2);
+  EXPECT_EQ(two->grad_accum, 2);
+  EXPECT_LE(training_memory(c, *two).total(), four - 1);
+  // Below the least of all batches: more micro-batches may cost partial sums of gradients.
+  const auto least = [&](bool recompute) {
+    std::int64_t bytes = INT64_MAX;
+    for (const std::int64_t batch : {1, 2, 4}) {
+      const TrainingShape cut{.batch_size = batch, .grad_accum = 4 / batch, .recompute = recompute, .threads = 1};
+      bytes = std::min(bytes, training_memory(c, cut).total());
+    }
+    return bytes;
+  };
+  const auto recomputed = training_shape_within(c, asked, least(false) - 1);
+  ASSERT_TRUE(recomputed);
+  EXPECT_TRUE(recomputed->recompute);
+  EXPECT_EQ(recomputed->ctx_len, 1024);
+  const auto shorter = training_shape_within(c, asked, least(true) - 1);
+  ASSERT_TRUE(shorter);
+  EXPECT_EQ(shorter->ctx_len, 512);
+  EXPECT_FALSE(training_shape_within(c, asked, parameter_count(c) * 16));
+}
+
+TEST(TrainingMemory, RefusesWhatCannotBeCounted) {
+  EXPECT_THROW(training_memory(andrea(), {.batch_size = 0}), std::invalid_argument);
+  EXPECT_THROW(training_memory(andrea(), {.grad_accum = 0}), std::invalid_argument);
+  ModelConfig c;
+  c.d_model = c.d_ff = std::int64_t{1} << 28;
+  c.n_head = 1;
+  c.n_layer = 1000;
+  EXPECT_THROW(training_memory(c.resolved(), {}), std::invalid_argument);
+  EXPECT_THROW(training_memory(andrea(), {.batch_size = INT64_MAX}), std::invalid_argument);
+  EXPECT_NO_THROW(training_memory(andrea(), {.batch_size = std::int64_t{1} << 40}));
+}
+
+TEST(TrainingMemory, TheProcessCanHaveSome) { EXPECT_GT(memory_for_this_process(), 1 << 20); }
+
+}  // namespace
+}  // namespace qkv

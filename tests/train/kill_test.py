@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kills qkv train at chosen moments, resumes it and compares every bit with a run that went through.
+
+    kill_test.py QKV [COUNT]     COUNT kills (default 20)
+
+Half of the kills or more stand in the place of a system call that changes a file: each kind of write, sync, rename,
+link and so on that a run makes (src/os/file_steps.h). The rest come by the clock, up to ten in one run. Exits 1 and says
+where if a bit differs or a directory cannot be gone on with.
+"""
+
+import collections
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+OPTIONS = ["--n-layer", "1", "--n-head", "2", "--d-model", "8", "--ctx-len", "8", "--batch-size", "1", "--tokenizer",
+           "bytes", "--threads", "1", "--sample-interval", "0", "--eval-iters", "1", "--keep", "2"]
+SHORT = ["--steps", "6", "--checkpoint-interval", "2", "--eval-interval", "3"]
+LONG = ["--steps", "400", "--checkpoint-interval", "3", "--eval-interval", "5", "--log-interval", "1"]
+
+
+class Killer:
+    def __init__(self, program, folder):
+        self.program, self.folder = program, folder
+        self.text = os.path.join(folder, "text")
+        with open(self.text, "w") as file:
+            file.write("in the beginning was the word and light over water\n" * 40)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def resumable(self, out):
+        try:
+            return any(re.fullmatch("step-[0-9]{6}", name) for name in os.listdir(self.path(out, "checkpoints")))
+        except FileNotFoundError:
+            return False
+
+    def command(self, out, options):
+        begin = ["--resume"] if self.resumable(out) else []
+        return [self.program, "train", "--data", self.text, "--out", self.path(out), *begin, *OPTIONS, *options]
+
+    def run(self, out, options, steps=None):
+        """Runs until the end, or until it dies if the file steps say so. Returns whether it reached the end."""
+        environment = dict(os.environ, OMP_WAIT_POLICY="passive")
+        if steps:
+            environment["QKV_FILE_STEPS"] = steps
+        done = subprocess.run(self.command(out, options), env=environment, capture_output=True, timeout=120)
+        if done.returncode not in ((0, -signal.SIGKILL) if steps else (0,)):
+            raise SystemExit(f"{out}: exit status {done.returncode}\n{done.stderr.decode()}")
+        return done.returncode == 0
+
+    def kill_by_clock(self, out, options, draw):
+        """Kills a run a moment after its first step. Returns whether it died."""
+        process = subprocess.Popen(self.command(out, options), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        for line in process.stdout:
+            if line.startswith(b"step"):
+                break
+        time.sleep(0.05 * draw.random())
+        process.kill()
+        process.communicate()
+        return process.returncode == -signal.SIGKILL
+
+    def tree(self, out):
+        """Every file of a run with its contents, without what the clock decides."""
+        found = {}
+        for folder, _, names in os.walk(self.path(out)):
+            for name in names:
+                with open(os.path.join(folder, name), "rb") as file:
+                    content = file.read()
+                if name == "metrics.jsonl":
+                    lines = [json.loads(line) for line in content.splitlines()]
+                    content = [{k: v for k, v in line.items() if k not in ("ms", "tokens_per_s", "peak_fraction")}
+                               for line in lines]
+                if name in ("run.json", "report.html"):  # when it was started, and how often
+                    content = None
+                found[os.path.relpath(os.path.join(folder, name), self.path(out))] = content
+        return found
+
+    def compare(self, out, whole, where):
+        found = self.tree(out)
+        differing = sorted(name for name in whole.keys() | found.keys() if whole.get(name) != found.get(name))
+        if differing or whole.keys() != found.keys():
+            raise SystemExit(f"killed {where}: these files differ from those of a run that went through: {differing}")
+        shutil.rmtree(self.path(out))
+
+
+def in_turns(lists):
+    """The first of each list, then the second of each, ..."""
+    return [entry for turn in itertools.zip_longest(*lists) for entry in turn if entry]
+
+
+def places(log, wanted):
+    """File steps, `wanted` of them: the system calls in turn, and of each the files in turn."""
+    calls = collections.defaultdict(lambda: collections.defaultdict(list))
+    for line in log.splitlines():
+        number, name, path = line.split(" ", 2)
+        calls[name][re.sub(r"\.\d+-\d+\.tmp|\d+", "", path)].append((int(number), name, path))
+    draw = random.Random(1)
+    for files in calls.values():
+        for entries in files.values():
+            draw.shuffle(entries)
+    chosen = in_turns(in_turns(files.values()) for files in calls.values())
+    return (chosen * (wanted // len(chosen) + 1))[:wanted]
+
+
+def kill_in_places(killer, count):
+    killer.run("straight", SHORT, "log:" + killer.path("log"))
+    with open(killer.path("log")) as file:
+        log = file.read()
+    whole = killer.tree("straight")
+    shutil.rmtree(killer.path("straight"))
+    kinds = collections.Counter()
+    for i, (number, name, path) in enumerate(places(log, count)):
+        if killer.run("killed", SHORT, f"kill:{number}"):
+            raise SystemExit(f"file step {number} ({name} {path}) did not come")
+        if i % 3 == 2:  # a second time, on the way back
+            killer.run("killed", SHORT, f"kill:{1 + 7 * i % 40}")
+        killer.run("killed", SHORT)
+        killer.compare("killed", whole, f"in place of {name} {path}")
+        kinds[name] += 1
+    print(f"{count} kills in the place of a system call ({', '.join(f'{n} {k}' for k, n in kinds.items())}) of "
+          f"{len(log.splitlines())}: the same bits each time")
+
+
+def kill_by_clock(killer, count):
+    killer.run("straight", LONG)
+    whole = killer.tree("straight")
+    draw = random.Random(7)
+    kills = runs = 0
+    while kills < count:
+        runs += 1
+        for _ in range(min(10, count - kills)):
+            kills += killer.kill_by_clock("killed", LONG, draw)
+        killer.run("killed", LONG)
+        killer.compare("killed", whole, "by the clock")
+    print(f"{kills} kills by the clock in {runs} runs: the same bits each time")
+
+
+def main():
+    program = os.path.abspath(sys.argv[1])
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    folder = tempfile.mkdtemp(prefix="qkv-kill-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    try:
+        killer = Killer(program, folder)
+        by_clock = count // 2 if count > 40 else count * 3 // 10
+        kill_in_places(killer, count - by_clock)
+        kill_by_clock(killer, by_clock)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
