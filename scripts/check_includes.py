@@ -33,7 +33,8 @@ PUBLIC = {
     "tensor": "core", "error": "core", "threads": "core", "version": "core", "interrupt": "os",
     "kernels": "kernels", "attention": "attention", "multi_head": "attention", "kv_cache": "attention", "model": "model",
     "tokenizer": "text", "array_file": "formats", "model_file": "formats", "generate": "generate",
-    "dataset": "train", "train": "train", "report": "train", "inspect": "inspect", "measure": "measure", "training_memory": "measure", "qkv": "all",
+    "dataset": "train", "train": "train", "report": "train", "explain": "inspect", "inspect": "inspect",
+    "measure": "measure", "training_memory": "measure", "qkv": "all",
 }
 # Public headers that a room may include though their room stands right of it: descriptions, no code is called.
 DESCRIPTIONS = {"measure": {"model"}}

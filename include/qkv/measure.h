@@ -74,6 +74,32 @@ std::int64_t readable_pairs(std::int64_t q_len, std::int64_t kv_len, std::int64_
 double attention_forward_flops(double pairs, std::int64_t d_k, std::int64_t d_v) noexcept;
 double attention_backward_flops(double pairs, std::int64_t d_k, std::int64_t d_v) noexcept;
 
+// What one step of attention does with every matrix held in full, as the equations stand. The tiled path does the same
+// sums for readable pairs alone and moves no scores.
+struct StepWork {
+  double scores = 0;  // pairs (query, key), all heads and sequences counted; 0 where there are none
+  double flops = 0;   // a multiply-add is two
+  double bytes = 0;   // read and written, each operand once
+};
+// The sizes of one multi-head attention layer; n_kv_head divides n_head.
+struct AttentionSizes {
+  std::int64_t batch = 1, ctx = 0, d_model = 0, n_head = 1, n_kv_head = 1, d_k = 0, d_v = 0;
+  std::int64_t element_bytes = 4;
+  bool bias = false;  // the four products add one
+};
+struct AttentionWork {
+  StepWork queries, keys, values;  // X . W: [batch * ctx, d_model] . [d_model, heads * d]
+  StepWork scores;                 // q . k of every pair
+  StepWork scale;                  // one multiplication a score
+  StepWork mask;                   // one addition a score
+  StepWork softmax;                // five a score: compare, subtract, exponential, add, divide
+  StepWork weighted_sum;           // probs . v
+  StepWork output;                 // heads side by side, . W_O
+  StepWork residual;               // X + out
+  StepWork total() const noexcept;
+};
+AttentionWork attention_work(const AttentionSizes& sizes) noexcept;
+
 // The counts below take a resolved configuration (ModelConfig::resolved).
 
 // Elements of all matrices that multiply activations: projections, MLP and head (also if tied), but no embedding.

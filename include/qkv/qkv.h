@@ -6,6 +6,7 @@
 #include "qkv/attention.h"
 #include "qkv/dataset.h"
 #include "qkv/error.h"
+#include "qkv/explain.h"
 #include "qkv/generate.h"
 #include "qkv/interrupt.h"
 #include "qkv/kernels.h"

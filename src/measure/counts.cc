@@ -35,6 +35,47 @@ double attention_backward_flops(double pairs, std::int64_t d_k, std::int64_t d_v
   return pairs * 2.0 * static_cast<double>(3 * d_k + 2 * d_v);
 }
 
+namespace {
+
+// [rows, inner] . [inner, columns], and perhaps + [columns]
+StepWork product(double rows, double inner, double columns, const AttentionSizes& s) noexcept {
+  const auto size = static_cast<double>(s.element_bytes), bias = s.bias ? 1.0 : 0.0;
+  return {0, rows * columns * (2 * inner + bias), size * (rows * inner + (inner + bias) * columns + rows * columns)};
+}
+
+}  // namespace
+
+AttentionWork attention_work(const AttentionSizes& s) noexcept {
+  const auto batch = static_cast<double>(s.batch), ctx = static_cast<double>(s.ctx);
+  const auto width = static_cast<double>(s.d_model), heads = static_cast<double>(s.n_head);
+  const auto kv_heads = static_cast<double>(s.n_kv_head), d_k = static_cast<double>(s.d_k);
+  const auto d_v = static_cast<double>(s.d_v), size = static_cast<double>(s.element_bytes);
+  const double rows = batch * ctx, pairs = rows * heads * ctx;
+  const auto on_scores = [&](double flops) { return StepWork{pairs, flops * pairs, 2 * size * pairs}; };
+  AttentionWork w;
+  w.queries = product(rows, width, heads * d_k, s);
+  w.keys = product(rows, width, kv_heads * d_k, s);
+  w.values = product(rows, width, kv_heads * d_v, s);
+  w.scores = {pairs, 2 * pairs * d_k, size * (rows * (heads + kv_heads) * d_k + pairs)};
+  w.scale = on_scores(1);
+  w.mask = on_scores(1);
+  w.softmax = on_scores(5);
+  w.weighted_sum = {pairs, 2 * pairs * d_v, size * (pairs + rows * (kv_heads + heads) * d_v)};
+  w.output = product(rows, heads * d_v, width, s);
+  w.residual = {0, rows * width, 3 * size * rows * width};
+  return w;
+}
+
+StepWork AttentionWork::total() const noexcept {
+  StepWork sum{scores.scores, 0, 0};  // the same pairs in every step
+  for (const StepWork* w :
+       {&queries, &keys, &values, &scores, &scale, &mask, &softmax, &weighted_sum, &output, &residual}) {
+    sum.flops += w->flops;
+    sum.bytes += w->bytes;
+  }
+  return sum;
+}
+
 std::int64_t matrix_parameters(const ModelConfig& c) noexcept {
   const std::int64_t attention = c.d_model * (c.n_head * c.head_dim + c.n_kv_head * (c.head_dim + c.v_head_dim)) +
                                  c.n_head * c.v_head_dim * c.d_model;

@@ -149,8 +149,9 @@ const qkvChart = (() => {
 
     drawAxes(view, low, high) {
       const {box} = this, axes = element('g', {class: 'axes'}, this.root);
-      const rows = Math.max(3, Math.floor(box.h / 36)), columns = Math.max(2, Math.floor(box.w / 90));
+      const rows = Math.max(3, Math.floor(box.h / 36)), columns = Math.max(2, Math.floor(box.w / 75));
       let above = Infinity;
+      this.ticks = [];
       for (const tick of this.log ? logTicks(low, high, rows) : linearTicks(low, high, rows)) {
         const y = this.y(tick);
         if (above - y < 15) continue;
@@ -161,7 +162,9 @@ const qkvChart = (() => {
       for (const tick of linearTicks(view.from, view.to, columns)) {
         if (tick % 1) continue;
         const x = Math.min(this.x(tick), box.x + box.w - 2);
-        element('text', {x, y: box.y + box.h + 17, class: 'x'}, axes).textContent = tick < 1e5 ? grouped(tick) : short(tick);
+        const label = element('text', {x, y: box.y + box.h + 17, class: 'x'}, axes);
+        label.textContent = tick < 1e5 ? grouped(tick) : short(tick);
+        this.ticks.push([x, label]);
       }
       element('line', {x1: box.x, x2: box.x + box.w, y1: box.y + box.h, y2: box.y + box.h, class: 'base'}, axes);
     }
@@ -221,6 +224,7 @@ const qkvChart = (() => {
     point(view) {
       if (!this.pointer) return;
       this.pointer.replaceChildren();
+      for (const [, label] of this.ticks) label.removeAttribute('visibility');
       if (view.cursor === null || view.cursor < view.from || view.cursor > view.to) return;
       const {box} = this, x = this.x(view.cursor);
       element('line', {x1: x, x2: x, y1: box.y, y2: box.y + box.h, class: 'crosshair'}, this.pointer);
@@ -235,6 +239,9 @@ const qkvChart = (() => {
       const label = element('text', {x: Math.max(box.x + 20, Math.min(x, box.x + box.w - 20)), y: box.y + box.h + 17,
         class: 'here'}, this.pointer);
       label.textContent = grouped(view.cursor);
+      for (const [at, tick] of this.ticks) {
+        if (Math.abs(at - x) < 22 + 4 * label.textContent.length) tick.setAttribute('visibility', 'hidden');
+      }
     }
 
     // [{name, kind, text}] at the step pointed at, or of the newest one.

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// qkv explain: attention step by step, with shapes, formulas, costs and numbers.
+#include "qkv/explain.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli.h"
+#include "explain_text.h"
+#include "qkv/error.h"
+#include "qkv/model.h"
+#include "qkv/model_file.h"
+
+namespace {
+
+using qkv::cli::UsageError;
+
+struct Options {
+  std::string preset, model, dtype = "f32", softmax, svg;
+  std::int64_t batch = 0, ctx = 0, d_model = 0, heads = 0, kv_heads = 0, head_dim = 0, v_head_dim = 0, head = 0;
+  std::uint64_t seed = 1;
+  bool all_positions = false, json = false, numbers = false, scaling = false;
+};
+
+struct Shape {
+  qkv::MultiHeadConfig layer;
+  std::int64_t batch, ctx;
+};
+
+constexpr std::int64_t kMostNumbers = 16;  // tokens and columns that --numbers prints
+
+// The seeds' example, or a small one for --numbers, or a preset's or model's layer; options change it.
+Shape shape_of(const Options& o) {
+  Shape s{{.d_model = 512, .n_head = 4}, 4, 16};
+  if (o.numbers) s = {{.d_model = 8, .n_head = 2}, 1, 4};
+  if (!o.preset.empty() || !o.model.empty()) {
+    qkv::ModelConfig c;
+    try {
+      c = (o.model.empty() ? qkv::preset(o.preset) : qkv::load_config(o.model + "/config.json")).resolved();
+    } catch (const std::invalid_argument& error) {
+      throw UsageError(error.what());
+    }
+    s.layer = {c.d_model, c.n_head, c.n_kv_head, c.head_dim, c.v_head_dim, c.attention_bias};
+    s.batch = 1;
+    s.ctx = c.ctx_len;
+  }
+  if (o.d_model > 0 || o.heads > 0) s.layer.head_dim = s.layer.v_head_dim = s.layer.n_kv_head = 0;
+  if (o.d_model > 0) s.layer.d_model = o.d_model;
+  if (o.heads > 0) s.layer.n_head = o.heads;
+  if (o.kv_heads > 0) s.layer.n_kv_head = o.kv_heads;
+  if (o.head_dim > 0) s.layer.head_dim = o.head_dim;
+  if (o.v_head_dim > 0) s.layer.v_head_dim = o.v_head_dim;
+  if (o.batch > 0) s.batch = o.batch;
+  if (o.ctx > 0) s.ctx = o.ctx;
+  try {
+    s.layer = s.layer.resolved();
+    qkv::attention_sizes(s.layer, s.batch, s.ctx);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+  return s;
+}
+
+// "0.32,1.87,-inf"
+std::vector<double> parse_scores(const std::string& text) {
+  std::vector<double> scores;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    std::string piece = text.substr(begin, end - begin);
+    piece.erase(0, piece.find_first_not_of(' '));
+    piece.erase(piece.find_last_not_of(' ') + 1);
+    double value = 0;
+    const auto [stop, error] = std::from_chars(piece.data(), piece.data() + piece.size(), value);
+    if (error != std::errc() || stop != piece.data() + piece.size() || std::isnan(value) || value == INFINITY) {
+      throw UsageError(fmt::format("--softmax needs numbers with commas between them; found '{}'", piece));
+    }
+    scores.push_back(value);
+    begin = end + 1;
+  }
+  return scores;
+}
+
+void run_softmax(const Options& o) {
+  const std::vector<double> scores = parse_scores(o.softmax), weights = qkv::softmax_of(scores);
+  std::string text = "      score    weight\n";
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    text +=
+        fmt::format("  {:>9}  {:>8.3f}\n", std::isinf(scores[i]) ? "-inf" : fmt::format("{:g}", scores[i]), weights[i]);
+  }
+  qkv::cli::print(text);
+}
+
+void run_scaling(const Options& o) {
+  std::vector<qkv::ScalingRow> rows;
+  for (const std::int64_t d_k : {16, 64, 256, 1024, 4096}) rows.push_back(qkv::measure_scaling(d_k, 256, 64, o.seed));
+  if (!o.svg.empty()) {
+    std::ofstream file(o.svg, std::ios::binary | std::ios::trunc);
+    file << qkv::scaling_picture(rows);
+    file.close();
+    if (!file) throw qkv::FileError(o.svg, "cannot be written");
+  }
+  if (o.json) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const qkv::ScalingRow& r : rows) {
+      list.push_back({{"d_k", r.d_k},
+                      {"plain_deviation", r.plain_deviation},
+                      {"scaled_deviation", r.scaled_deviation},
+                      {"plain_largest", r.plain_largest},
+                      {"scaled_largest", r.scaled_largest},
+                      {"plain_gradient", r.plain_gradient},
+                      {"scaled_gradient", r.scaled_gradient}});
+    }
+    return qkv::cli::print(list.dump(2) + "\n");
+  }
+  qkv::cli::print(qkv::cli::scaling_text(rows));
+}
+
+void run_numbers(const Options& o) {
+  const Shape s = shape_of(o);
+  const std::int64_t widest = std::max({s.layer.d_model, s.layer.head_dim, s.layer.v_head_dim, s.ctx});
+  if (widest > kMostNumbers) {
+    throw UsageError(fmt::format("--numbers prints up to {} tokens and columns; found {}", kMostNumbers, widest));
+  }
+  if (s.batch != 1) throw UsageError(fmt::format("--numbers works one sequence; found --batch {}", s.batch));
+  if (o.head >= s.layer.n_head) {
+    throw UsageError(fmt::format("--head must be below the {} heads; found {}", s.layer.n_head, o.head));
+  }
+  qkv::cli::print(qkv::cli::example_text(s.layer, s.ctx, !o.all_positions, o.head, o.seed));
+}
+
+void run(const Options& o) {
+  if (!o.softmax.empty()) return run_softmax(o);
+  if (o.scaling) return run_scaling(o);
+  if (o.numbers) return run_numbers(o);
+  const Shape s = shape_of(o);
+  const qkv::DType dtype = o.dtype == "bf16" ? qkv::DType::bf16 : o.dtype == "f16" ? qkv::DType::f16 : qkv::DType::f32;
+  qkv::cli::print(
+      (o.json ? qkv::cli::steps_json : qkv::cli::steps_text)(s.layer, s.batch, s.ctx, !o.all_positions, dtype));
+}
+
+CLI::Option* add_size(CLI::App& command, const char* name, std::int64_t& size, const char* help) {
+  return command.add_option(name, size, help)->check(CLI::PositiveNumber)->type_name("N");
+}
+
+void add(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("explain", "Attention step by step: shapes, formulas, costs, numbers");
+  const auto o = std::make_shared<Options>();
+  CLI::Option* model = command->add_option("-m,--model", o->model, "A model's layer")->type_name("DIR");
+  command->add_option("--preset", o->preset, "A known shape's layer")->type_name("NAME")->excludes(model);
+  add_size(*command, "--batch", o->batch, "Sequences [4; 1 for a preset, a model and --numbers]");
+  CLI::Option* ctx =
+      add_size(*command, "--ctx", o->ctx, "Tokens a sequence [16; the model's context; 4 for --numbers]");
+  add_size(*command, "--d-model", o->d_model, "Width of X [512; 8 for --numbers]");
+  add_size(*command, "--heads", o->heads, "Heads of queries [4; 2 for --numbers]");
+  add_size(*command, "--kv-heads", o->kv_heads, "Heads of keys and values [--heads]");
+  add_size(*command, "--head-dim", o->head_dim, "d_k [d_model / heads]");
+  add_size(*command, "--v-head-dim", o->v_head_dim, "d_v [d_k]");
+  command->add_flag("--no-causal", o->all_positions, "No mask: every position reads every other");
+  command->add_option("--dtype", o->dtype, "What the bytes are counted in")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}).description(""))
+      ->type_name("f32|bf16|f16")
+      ->capture_default_str();
+  command->add_option("--seed", o->seed, "Of the numbers of --numbers and --scaling")->capture_default_str();
+  CLI::Option* json = command->add_flag("--json", o->json, "One JSON value, of the steps or of --scaling");
+  CLI::Option* numbers = command->add_flag("--numbers", o->numbers, "Work a small example with real numbers");
+  command->add_option("--head", o->head, "The head that --numbers shows")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("H")
+      ->needs(numbers);
+  CLI::Option* scaling = command->add_flag("--scaling", o->scaling, "Measure why scores are divided by the root of d_k")
+                             ->excludes(numbers);
+  command->add_option("--svg", o->svg, "The picture of --scaling")->type_name("FILE")->needs(scaling);
+  command->add_option("--softmax", o->softmax, "Only the weights of this row of scores, such as 0.32,1.87,0.94,-inf")
+      ->type_name("ROW")
+      ->excludes(numbers)
+      ->excludes(scaling)
+      ->excludes(ctx);
+  json->excludes(numbers);
+  command->callback([o] { run(*o); });
+}
+
+const qkv::cli::Subcommand kExplain(45, add);
+
+}  // namespace

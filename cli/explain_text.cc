@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explain_text.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace qkv::cli {
+namespace {
+
+constexpr const char* kNextLine = "\n                   ";  // below a step's name
+
+std::string bytes_text(double bytes) { return amount_text(bytes) + "B"; }
+
+std::string with_commas(double whole) {
+  std::string text = fmt::format("{:.0f}", whole);
+  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, 1, ',');
+  return text;
+}
+
+std::string cost_text(const ExplainedStep& step) {
+  std::string text;
+  if (step.work.scores > 0) text += with_commas(step.work.scores) + " scores, ";
+  if (step.work.flops > 0) text += amount_text(step.work.flops) + "FLOP, " + bytes_text(step.work.bytes);
+  return text;
+}
+
+// One row a line; a row of weights with its sum.
+std::string matrix_text(const double* values, std::int64_t rows, std::int64_t cols, bool sums) {
+  std::string text;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    text += fmt::format("  {:>3} |", i);
+    double sum = 0;
+    for (std::int64_t j = 0; j < cols; ++j) {
+      const double value = values[i * cols + j];
+      sum += value;
+      text += std::isinf(value) ? "    -inf" : fmt::format(" {:7.3f}", std::abs(value) < 5e-4 ? 0.0 : value);
+    }
+    text += sums ? fmt::format("  | sum {:.3f}\n", sum) : "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string shape_text(const Dims& shape) {
+  std::string text = "[";
+  for (const std::int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + "]";
+}
+
+std::string amount_text(double amount) {
+  if (amount < 1e4) return with_commas(amount) + " ";
+  int power = 0;
+  for (; amount >= 1000 && power < 5; ++power) amount /= 1000;
+  return fmt::format("{:.{}f} {}", amount, amount < 10 ? 2 : amount < 100 ? 1 : 0, " kMGTP"[power]);
+}
+
+std::string steps_text(const MultiHeadConfig& layer, std::int64_t batch, std::int64_t ctx, bool causal, DType dtype) {
+  const MultiHeadConfig c = layer.resolved();
+  const std::vector<ExplainedStep> steps = explain_layer(c, batch, ctx, causal, dtype);
+  std::string text =
+      fmt::format("{} sequence{} of {} tokens, {} numbers a token; {} head{}, d_k {}, d_v {}", batch,
+                  batch == 1 ? "" : "s", ctx, c.d_model, c.n_head, c.n_head == 1 ? "" : "s", c.head_dim, c.v_head_dim);
+  if (c.n_kv_head != c.n_head) text += fmt::format("; {} of keys and values", c.n_kv_head);
+  text += fmt::format("; {}, {}\n\n", causal ? "causal" : "every position reads every other", dtype_name(dtype));
+  int number = 0;
+  for (const ExplainedStep& step : steps) {
+    text += fmt::format("  {:>2}  {:<14} {:<24}", number++, step.name, step.formula);
+    for (std::size_t i = 0; i < step.operands.size(); ++i) {
+      const bool sum = step.name == "mask" || step.name == "residual";
+      text += (i == 0 ? "" : sum ? " + " : " · ") + shape_text(step.operands[i]);
+    }
+    text += (step.operands.empty() ? "" : " → ") + shape_text(step.shape);
+    if (step.name == "scale") text += fmt::format("   √d_k = {:.4g}", std::sqrt(static_cast<double>(c.head_dim)));
+    text += kNextLine + step.meaning;
+    const std::string cost = cost_text(step);
+    text += (cost.empty() ? "" : kNextLine + cost) + "\n";
+  }
+  const AttentionSizes sizes = attention_sizes(c, batch, ctx, dtype);
+  const StepWork total = attention_work(sizes).total();
+  const auto heads = static_cast<double>(batch * c.n_head);
+  const double a_head = static_cast<double>(ctx) * static_cast<double>(ctx);
+  const auto readable = static_cast<double>(readable_pairs(ctx, ctx, 0, causal));
+  text +=
+      fmt::format("\n  in all             {}FLOP, {}; {} scores, {} a head and sequence\n", amount_text(total.flops),
+                  bytes_text(total.bytes), with_commas(total.scores), with_commas(a_head));
+  text += fmt::format(
+      "  the tiled path     keeps no scores and computes the {} pairs a head that may be read ({:.1f} %):{}{}FLOP for "
+      "scores and weighted sum instead of {}FLOP\n",
+      with_commas(readable), 100 * readable / a_head, kNextLine,
+      amount_text(attention_forward_flops(heads * readable, c.head_dim, c.v_head_dim)),
+      amount_text(attention_forward_flops(heads * a_head, c.head_dim, c.v_head_dim)));
+  return text;
+}
+
+std::string steps_json(const MultiHeadConfig& layer, std::int64_t batch, std::int64_t ctx, bool causal, DType dtype) {
+  using Json = nlohmann::ordered_json;
+  const MultiHeadConfig c = layer.resolved();
+  const auto work_json = [](const StepWork& w) {
+    return Json{{"scores", w.scores}, {"flops", w.flops}, {"bytes", w.bytes}};
+  };
+  Json steps = Json::array();
+  for (const ExplainedStep& step : explain_layer(c, batch, ctx, causal, dtype)) {
+    Json one = {{"name", step.name}, {"formula", step.formula}, {"operands", Json::array()}, {"shape", Json::array()}};
+    for (const Dims& dims : step.operands)
+      one["operands"].push_back(std::vector<std::int64_t>(dims.begin(), dims.end()));
+    one["shape"] = std::vector<std::int64_t>(step.shape.begin(), step.shape.end());
+    one.update(work_json(step.work));
+    steps.push_back(std::move(one));
+  }
+  const Json all = {{"batch", batch},
+                    {"ctx", ctx},
+                    {"d_model", c.d_model},
+                    {"n_head", c.n_head},
+                    {"n_kv_head", c.n_kv_head},
+                    {"head_dim", c.head_dim},
+                    {"v_head_dim", c.v_head_dim},
+                    {"causal", causal},
+                    {"dtype", std::string(dtype_name(dtype))},
+                    {"steps", std::move(steps)},
+                    {"total", work_json(attention_work(attention_sizes(c, batch, ctx, dtype)).total())}};
+  return all.dump(2) + "\n";
+}
+
+std::string example_text(const MultiHeadConfig& layer, std::int64_t ctx, bool causal, std::int64_t head,
+                         std::uint64_t seed) {
+  const MultiHeadConfig c = layer.resolved();
+  const WorkedExample e = worked_example(c, ctx, causal, seed);
+  const std::int64_t kv_head = head / (c.n_head / c.n_kv_head);
+  std::string text;
+  const auto show = [&](const std::string& title, const Tensor& t, std::int64_t of, bool sums = false) {
+    const std::int64_t rows = t.shape()[t.shape().rank() - 2], cols = t.shape()[t.shape().rank() - 1];
+    text += title + "  " + shape_text({rows, cols}) + "\n" +
+            matrix_text(t.data<double>() + of * rows * cols, rows, cols, sums) + "\n";
+  };
+  text += fmt::format("One sequence of {} tokens, drawn (seed {}); head {} of {}, shown row by row\n\n", ctx, seed,
+                      head, c.n_head);
+  show("X: one row a token", e.x, 0);
+  show("Q = X · W_Q, this head's slice", e.q, head);
+  show("K = X · W_K", e.k, kv_head);
+  show("V = X · W_V", e.v, kv_head);
+  show("S = Q · Kᵀ: row i, column j is query i · key j", e.scores, head);
+  show(fmt::format("S / √d_k, √{} = {:.4g}", c.head_dim, std::sqrt(static_cast<double>(c.head_dim))), e.scaled, head);
+  if (causal) show("S + M: what lies ahead is -inf", e.masked, head);
+  show("A = softmax(S): weights", e.probs, head, true);
+  show("O = A · V: each row a mean of the values, by these weights", e.heads, head);
+  show("Y = heads side by side · W_O", e.output, 0);
+  show("X + Y: on to the next layer", e.residual, 0);
+  return text + "Weights say how values were mixed. They are no proof of what a model means.\n";
+}
+
+std::string scaling_text(const std::vector<ScalingRow>& rows) {
+  std::string text =
+      "q and k of independent components, mean 0, variance 1; 256 queries that read 64 keys\n\n"
+      "                 scores: deviation       largest weight          gradient of softmax\n"
+      "    d_k    √d_k    q · k  q · k/√d_k   without      with √d_k   without      with √d_k\n";
+  for (const ScalingRow& r : rows) {
+    text += fmt::format("  {:>5}  {:>6.4g}  {:>7.2f}  {:>10.3f}  {:>8.3f}  {:>12.3f}  {:>8.2g}  {:>12.2g}\n", r.d_k,
+                        std::sqrt(static_cast<double>(r.d_k)), r.plain_deviation, r.scaled_deviation, r.plain_largest,
+                        r.scaled_largest, r.plain_gradient, r.scaled_gradient);
+  }
+  return text +
+         "\nWithout the scale scores grow as √d_k, one key takes nearly all of the weight, and the gradient that "
+         "should\n"
+         "teach the others vanishes. With it nothing changes, however wide the heads are.\n";
+}
+
+}  // namespace qkv::cli
