@@ -42,6 +42,7 @@ std::string read_all(const std::string& path) {
 std::vector<std::int32_t> prompt_tokens(const Options& options, const qkv::Tokenizer& tokenizer) {
   const std::string text = options.prompt ? *options.prompt : read_all(options.file);
   std::vector<std::int32_t> tokens = tokenizer.encode(text);
+  if (tokenizer.begin_token() >= 0) tokens.insert(tokens.begin(), tokenizer.begin_token());
   if (tokens.empty()) {
     if (tokenizer.end_token() < 0) throw qkv::cli::UsageError("the prompt is empty");
     tokens.push_back(tokenizer.end_token());  // what stands between two texts: the beginning of a new one

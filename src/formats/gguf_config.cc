@@ -112,6 +112,16 @@ bool has_any(const Gguf& file, std::initializer_list<const char*> names) {
 
 std::string_view gguf_name(GgufFamily family) noexcept { return family == GgufFamily::llama ? "llama" : "gpt2"; }
 
+bool gguf_holds_model(const Gguf& file) noexcept {
+  const GgufKey* key = file.find_key(kArchitecture);
+  if (!key || key->type != GgufType::string) return false;
+  const std::string_view name(reinterpret_cast<const char*>(key->bytes.data()), key->bytes.size());
+  if (name != gguf_name(GgufFamily::llama) && name != gguf_name(GgufFamily::gpt2)) return false;
+  return std::any_of(file.keys().begin(), file.keys().end(), [&](const GgufKey& other) {
+    return other.name.starts_with(name) && other.name.substr(name.size()).starts_with('.');
+  });
+}
+
 GgufFamily read_gguf_family(const Gguf& file) {
   const std::string_view name = file.string(kArchitecture);
   for (const GgufFamily family : {GgufFamily::llama, GgufFamily::gpt2})

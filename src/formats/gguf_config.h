@@ -11,6 +11,9 @@ namespace qkv {
 enum class GgufFamily : std::uint8_t { llama, gpt2 };
 std::string_view gguf_name(GgufFamily family) noexcept;  // "llama"
 
+// Whether a file says of itself that it holds a model of one of these: by its architecture and a key of it.
+bool gguf_holds_model(const Gguf& file) noexcept;
+
 GgufFamily read_gguf_family(const Gguf& file);  // throws qkv::FileError for another architecture, by its name
 
 // Resolved. What the keys leave open (biases, a tied head, factors of rotary frequencies) is told by the tensors that

@@ -156,9 +156,11 @@ class GgufSource final : public ModelSource {
   }
 
   void tell() {
-    for (const char* key : {"general.name", "tokenizer.ggml.model", "tokenizer.ggml.pre"})
+    using Fact = std::pair<const char*, const char*>;
+    for (const auto& [key, what] : {Fact{"general.name", "name"}, Fact{"tokenizer.ggml.model", "tokenizer kind"},
+                                    Fact{"tokenizer.ggml.pre", "split"}})
       if (const GgufKey* found = file_.find_key(key); found && found->type == GgufType::string)
-        facts_.emplace_back(key, file_.string(key));
+        facts_.emplace_back(what, file_.string(key));
     for (const GgufTensor& tensor : file_.tensors())
       tensors_.push_back({std::string(tensor.name),
                           std::string(tensor.type->name),

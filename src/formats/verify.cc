@@ -3,6 +3,8 @@
 #include <filesystem>
 
 #include "formats/directory_source.h"
+#include "formats/gguf.h"
+#include "formats/gguf_config.h"
 #include "formats/in_quotes.h"
 #include "formats/open_model.h"
 #include "formats/tensor_files.h"
@@ -35,6 +37,15 @@ std::string verify_model(const std::string& path) {
          std::to_string(facts.tensors.size()) + " tensors, tokenizer of " + std::to_string(facts.tokenizer_size);
 }
 
+// A GGUF file need not hold a model that qkv runs; then it is the container that is good.
+std::string verify_gguf(const std::string& path) {
+  const GgufFile file(path);
+  if (gguf_holds_model(*file)) return verify_model(path);
+  return "GGUF v" + std::to_string(file->version()) +
+         " container without a model of llama or gpt2: " + std::to_string(file->keys().size()) + " keys, " +
+         std::to_string(file->tensors().size()) + " tensors";
+}
+
 }  // namespace
 
 std::string verify_path(const std::string& path) {
@@ -55,6 +66,7 @@ std::string verify_path(const std::string& path) {
     const Tensor array = load_npy(path);
     return "array of " + std::string(dtype_name(array.dtype())) + " " + to_string(array.shape());
   }
+  if (is_gguf_file(path)) return verify_gguf(path);
   return verify_model(path);
 }
 

@@ -405,5 +405,17 @@ TEST(GgufModel, TheSharedCollection) {
   EXPECT_GT(count, 45);
 }
 
+TEST(GgufModel, VerifyTellsContainersFromModels) {
+  const Scratch scratch;
+  EXPECT_THAT(verify_path(scratch.file("a", Tiny().bytes())), HasSubstr("GGUF v3 llama model: "));
+  EXPECT_THAT(verify_path(scratch.file("b", GgufBytes().string("general.architecture", "llama").bytes())),
+              HasSubstr("GGUF v3 container without a model of llama or gpt2: 1 keys, 0 tensors"));
+  EXPECT_THAT(verify_path(scratch.file("c", Tiny().bytes("", "mamba"))), HasSubstr("container"));
+  EXPECT_THROW(verify_path(scratch.file("d", Tiny().bytes("blk.0.ffn_up.weight"))), FileError);
+  Tiny broken;
+  broken.keys.tensor("blk.0.attn_q.bias", {8}, 0, GgufBytes::raw(std::nanf("")) + std::string(28, '\0'));
+  EXPECT_THROW(verify_path(scratch.file("e", broken.bytes())), FileError);  // no number
+}
+
 }  // namespace
 }  // namespace qkv
