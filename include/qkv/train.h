@@ -156,8 +156,8 @@ class Trainer {
   // still there. Refuses (std::runtime_error) to save weights with NaN or inf.
   void save(const std::string& directory);
   // Takes up where the newest sound checkpoint stands; tokens from `data`. One that is damaged (or of another version)
-  // is passed over, and `refused` gains a line that names the file and what is wrong with it. Throws qkv::FileError if
-  // none is left.
+  // is passed over, and `refused` gains a line that names the file and what is wrong with it. The directory's own model
+  // becomes that of the checkpoint again, if it can be written. Throws qkv::FileError if no checkpoint is left.
   static Trainer resume(const std::string& directory, TokenDataset data, std::vector<std::string>* refused = nullptr);
 
  private:

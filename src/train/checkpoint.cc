@@ -95,6 +95,14 @@ SoundCheckpoint open_checkpoint(const std::string& path) {
   return {std::move(run), std::move(model), std::move(optimizer)};
 }
 
+// A crash may have come between a checkpoint and the names of its model. Who may read but not write can still resume.
+void publish_if_possible(const std::string& checkpoint, const std::string& directory) {
+  try {
+    publish_checkpoint(checkpoint, directory);
+  } catch (const FileError&) {
+  }
+}
+
 [[noreturn]] void nothing_to_resume(const std::string& directory) {
   const std::string path = directory + "/checkpoints";
   if (fs::exists(directory + "/run_state.safetensors"))
@@ -162,6 +170,7 @@ Trainer Trainer::resume(const std::string& directory, TokenDataset data, std::ve
         found.optimizer.read(named.name, named.tensor->view());
       trainer.impl_->state = std::move(found.run.state);
       trainer.impl_->saved_step = step;
+      publish_if_possible(checkpoint_path(directory, step), directory);
       return trainer;
     } catch (const FileError& error) {
       if (refused) refused->push_back(error.what());
