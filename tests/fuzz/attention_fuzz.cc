@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "fuzz/fuzz_case.h"
+#include "fuzz/attention_case.h"
 #include "qkv/threads.h"
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string found = qkv::test::differences(qkv::test::make_case(data, size));
+  const std::string found = qkv::test::differences(qkv::test::make_attention_case(data, size));
   if (!found.empty()) {
     std::fprintf(stderr, "%s", found.c_str());
     std::abort();

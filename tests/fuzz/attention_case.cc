@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fuzz/fuzz_case.h"
+#include "fuzz/attention_case.h"
 
 #include <algorithm>
 #include <cmath>
@@ -141,7 +141,7 @@ void poison_unread(NaiveInput& in, double poison) {
 }
 
 // NaN or infinities where they may be read.
-void plant(Bytes& bytes, FuzzCase& c) {
+void plant(Bytes& bytes, AttentionCase& c) {
   NaiveInput& in = c.input;
   std::vector<double>* const all[] = {&in.q, &in.k, &in.v, &in.dout};
   for (std::int64_t count = bytes.from(1, 3); count > 0; --count) {
@@ -166,7 +166,7 @@ double largest(const std::vector<double>& x) {
 }
 
 // Decides by the largest numbers whether f32 sums may overflow anywhere, and what underflow may come to.
-void set_limits(FuzzCase& c) {
+void set_limits(AttentionCase& c) {
   const NaiveInput& in = c.input;
   const double q = largest(in.q), k = largest(in.k), v = largest(in.v), dout = largest(in.dout);
   const double scale = std::abs(in.options.scale.value_or(1 / std::sqrt(static_cast<double>(in.d_k))));
@@ -193,9 +193,9 @@ void set_limits(FuzzCase& c) {
 
 }  // namespace
 
-FuzzCase make_case(const std::uint8_t* data, std::size_t size) {
+AttentionCase make_attention_case(const std::uint8_t* data, std::size_t size) {
   Bytes bytes(data, size);
-  FuzzCase c;
+  AttentionCase c;
   std::uint64_t seed = 0;
   for (int i = 0; i < 4; ++i) seed = seed << 8 | static_cast<std::uint64_t>(bytes.next());
   Draw draw(seed, 1);
@@ -224,7 +224,7 @@ FuzzCase make_case(const std::uint8_t* data, std::size_t size) {
   return c;
 }
 
-std::string FuzzCase::words() const {
+std::string AttentionCase::words() const {
   const NaiveInput& in = input;
   const AttentionOptions& o = in.options;
   std::ostringstream s;

@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "attention/arrays.h"
-#include "fuzz/fuzz_case.h"
+#include "fuzz/attention_case.h"
 
 namespace qkv::test {
 namespace {
@@ -33,7 +33,7 @@ double greatest(DType dtype) { return dtype == DType::f16 ? 65000 : (dtype == DT
 
 class Run {
  public:
-  Run(const FuzzCase& c, AttentionPath path, DType dtype)
+  Run(const AttentionCase& c, AttentionPath path, DType dtype)
       : c_(c), in_(c.input), dtype_(dtype), draw_(c.layout_seed, 2) {
     exact_ = dtype == DType::f64;
     sums_ = exact_ ? DType::f64 : DType::f32;
@@ -122,7 +122,7 @@ class Run {
     }
   }
 
-  const FuzzCase& c_;
+  const AttentionCase& c_;
   const NaiveInput& in_;
   DType dtype_, sums_;
   bool exact_, comparable_ = true;
@@ -136,7 +136,7 @@ class Run {
 
 }  // namespace
 
-std::string differences(const FuzzCase& c) {
+std::string differences(const AttentionCase& c) {
   const NaiveOutput expected = naive_attention(c.input);
   std::string found = Run(c, AttentionPath::tiled, c.dtype).compare(expected);
   if (c.reference_too) {

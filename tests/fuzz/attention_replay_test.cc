@@ -5,13 +5,13 @@
 #include <cmath>
 
 #include "core/random.h"
-#include "fuzz/fuzz_case.h"
+#include "fuzz/attention_case.h"
 #include "qkv/threads.h"
 
 namespace qkv::test {
 namespace {
 
-TEST(Fuzz, RandomBytesAgreeWithTheEquations) {
+TEST(FuzzAttention, RandomBytesAgreeWithTheEquations) {
   set_num_threads(1);
   constexpr int kInputs = 4000, kSize = 160;
   int forward = 0, backward = 0, readable = 0;
@@ -19,7 +19,7 @@ TEST(Fuzz, RandomBytesAgreeWithTheEquations) {
     const Random random(99, static_cast<std::uint64_t>(n));
     std::uint8_t bytes[kSize];
     for (int i = 0; i < kSize; ++i) bytes[i] = static_cast<std::uint8_t>(random.bits(static_cast<std::uint64_t>(i)));
-    const FuzzCase c = make_case(bytes, kSize);
+    const AttentionCase c = make_attention_case(bytes, kSize);
     forward += c.forward_comparable, backward += c.backward_comparable;
     const NaiveOutput expected = naive_attention(c.input);
     for (const double lse : expected.lse.values) readable += std::isfinite(lse);
@@ -30,9 +30,9 @@ TEST(Fuzz, RandomBytesAgreeWithTheEquations) {
   EXPECT_GT(readable, kInputs);
 }
 
-TEST(Fuzz, NoBytesAreAProblemToo) {
+TEST(FuzzAttention, NoBytesAreAProblemToo) {
   set_num_threads(1);
-  EXPECT_EQ(differences(make_case(nullptr, 0)), "");
+  EXPECT_EQ(differences(make_attention_case(nullptr, 0)), "");
 }
 
 }  // namespace

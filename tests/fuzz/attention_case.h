@@ -7,28 +7,11 @@
 #include <string>
 
 #include "attention/naive.h"
+#include "fuzz/bytes.h"
 
 namespace qkv::test {
 
-// Decisions read from bytes; 0 past the end.
-class Bytes {
- public:
-  Bytes(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-  int next() { return used_ < size_ ? data_[used_++] : 0; }
-  // At most 256 choices.
-  std::int64_t from(std::int64_t least, std::int64_t most) { return least + next() % (most - least + 1); }
-  bool one_in(int n) { return next() % n == n - 1; }
-  template <class T, std::size_t N>
-  const T& pick(const T (&all)[N]) {
-    return all[static_cast<std::size_t>(next()) % N];
-  }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t size_, used_ = 0;
-};
-
-struct FuzzCase {
+struct AttentionCase {
   NaiveInput input;  // values as the types below hold them
   DType dtype = DType::f32, mask_dtype = DType::f32, dout_dtype = DType::f32;
   DType out_dtype = DType::f32, gradient_dtype = DType::f32;
@@ -41,10 +24,10 @@ struct FuzzCase {
   std::string words() const;
 };
 
-FuzzCase make_case(const std::uint8_t* data, std::size_t size);
+AttentionCase make_attention_case(const std::uint8_t* data, std::size_t size);
 
 // Runs the case on the tiled path (and the reference in its own type, and the reference in f64) and compares with
 // attention written a second time. Returns what differs, or an empty string.
-std::string differences(const FuzzCase& c);
+std::string differences(const AttentionCase& c);
 
 }  // namespace qkv::test
