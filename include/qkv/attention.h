@@ -51,7 +51,7 @@ enum class AttentionPath : std::uint8_t {
 // compute it, and in attention_backward the same. lse and probs are those without dropout; what is dropped is read with
 // weight 0.
 struct AttentionDropout {
-  double p = 0;                     // from 0 (off) to below 1
+  double p = 0;                     // from 0 (off) to below 1, in steps of 2^-32: below half a step it is off
   std::uint64_t seed = 0;           // another one in each layer and step
   std::int64_t first_sequence = 0;  // the number of the batch's first sequence, so that batches may be cut
 };

@@ -36,7 +36,7 @@ MaskGradient::MaskGradient(const TilePlan& plan, const RowTiling& tiling, std::i
     elements *= axes_[i].size;
   }
   const bool by_element = !axes_[kQuery].summed() && !axes_[kKey].summed();
-  if (!by_element) {
+  if (!by_element || p_.batch == 0) {  // without sequences there is no task that starts a sum at 0
     double_.assign(static_cast<std::size_t>(elements), 0.0);
   } else if (dmask.dtype == DType::f32 && given_[kKey] == 1) {
     strides_ = given_;

@@ -49,11 +49,11 @@ class Backward {
         d_k_(round_up(p_.d_k, 16)),
         d_v_(round_up(p_.d_v, 16)),
         splits_{0, p_.kv_len, p_.first_key, kBackwardSplit},
-        split_count_(p_.kv_len == 0 ? 0 : split_of(p_.kv_len - 1) + 1) {}
+        split_count_(p_.kv_len == 0 ? 0 : split_of(p_.kv_len - 1) + 1),
+        turns_(p_.batch * p_.n_kv_head * tiling_.tiles()) {}
 
   void run() {
     const std::int64_t tiles = p_.batch * p_.n_kv_head * tiling_.tiles();
-    turns_.emplace(tiles);
     if (gradients_.dmask) mask_.emplace(plan_, tiling_, split_count_, gradients_.dmask);
     if (gradients_.dq) {
       sums_.emplace(split_count_ > 1 ? tiles * d_k_ * kMaxWidth : 0);
@@ -67,7 +67,7 @@ class Backward {
         const std::int64_t head = task % heads;
         run_split(head / p_.n_kv_head, head % p_.n_kv_head, task / heads);
       } catch (...) {
-        turns_->fail();
+        turns_.fail();
         if (mask_) mask_->fail();
         throw;
       }
@@ -211,7 +211,7 @@ class Backward {
   void add_queries(const QueryTile& tile, std::int64_t index, std::int64_t split, float* dqt, Scratch& scratch) {
     const std::int64_t first = split_of(tile.any_begin), last = split_of(tile.any_end - 1);
     const std::int64_t id = (tile.b * p_.n_kv_head + tile.kv_head) * tiling_.tiles() + index;
-    turns_->wait(id, split - first);
+    turns_.wait(id, split - first);
     float* sum = first == last ? dqt : sums_->data() + id * d_k_ * kMaxWidth;
     const std::int64_t count = p_.d_k * tile.kernels->width;
     if (first != last) {
@@ -223,7 +223,7 @@ class Backward {
       std::fill_n(factor, kMaxWidth, static_cast<float>(p_.scale));
       store_rows_transposed(sum, tile, p_.d_k, factor, gradients_.dq, scratch);
     }
-    turns_->pass(id, split - first + 1);
+    turns_.pass(id, split - first + 1);
   }
 
   static void store_keys(const View& x, std::int64_t b, std::int64_t kv_head, std::int64_t begin, std::int64_t end,
@@ -247,7 +247,7 @@ class Backward {
   KeySteps splits_;
   std::int64_t split_count_;
   std::optional<CallMemory> sums_;  // [tiles][d_k_][width]: dq so far, transposed
-  std::optional<Turns> turns_;      // [tiles] splits that have added their dq
+  Turns turns_;                     // [tiles] splits that have added their dq
   std::optional<MaskGradient> mask_;
 };
 

@@ -214,7 +214,8 @@ bool NaiveInput::may_read(std::int64_t b, std::int64_t h, std::int64_t i, std::i
 // Philox 4x32-10, Salmon et al. (2011): key = the seed; counter = query, key / 4, plane, 1; the word key % 4.
 double NaiveInput::dropout_factor(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
   const AttentionDropout& dropout = options.dropout;
-  if (dropout.p == 0) return 1;
+  const double threshold = std::round(dropout.p * 4294967296.0);
+  if (threshold == 0) return 1;
   std::uint64_t counter[4] = {static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(j / 4),
                               static_cast<std::uint64_t>((dropout.first_sequence + b) * n_head + h), 1};
   std::uint64_t key[2] = {dropout.seed & 0xffffffff, dropout.seed >> 32};
@@ -227,7 +228,7 @@ double NaiveInput::dropout_factor(std::int64_t b, std::int64_t h, std::int64_t i
     key[0] = (key[0] + 0x9E3779B9) & 0xffffffff;
     key[1] = (key[1] + 0xBB67AE85) & 0xffffffff;
   }
-  return static_cast<double>(counter[j % 4]) < std::round(dropout.p * 4294967296.0) ? 0 : 1 / (1 - dropout.p);
+  return static_cast<double>(counter[j % 4]) < threshold ? 0 : 1 / (1 - dropout.p);
 }
 
 NaiveOutput naive_attention(const NaiveInput& input) { return Calculation(input).run(); }

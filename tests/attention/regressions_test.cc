@@ -64,5 +64,24 @@ TEST(Regressions, ProbabilitiesOfARowWithNaN) {
   }
 }
 
+// A mask without a batch axis has a gradient without sequences too: nobody adds to it, and it was not written.
+TEST(Regressions, GradientOfAMaskWithoutSequences) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor q({0, 2, 3, 4}, dtype), k({0, 2, 5, 4}, dtype), v({0, 2, 5, 1}, dtype), out({0, 2, 3, 1}, dtype);
+    const Tensor lse({0, 2, 3});
+    for (const AttentionPath path : paths(dtype))
+      for (const Dims& shape : {Dims{2, 3, 5}, Dims{1, 1, 3, 5}, Dims{3, 1}, Dims{5}, Dims{}}) {
+        const Tensor mask = random(shape, 1);
+        Tensor dmask(shape, dtype);
+        fill(dmask, std::vector<double>(static_cast<std::size_t>(dmask.size()), kNaN));
+        AttentionOptions options;
+        options.path = path;
+        options.mask = mask;
+        attention_backward(q, k, v, out, lse, out, options, {.dmask = dmask});
+        for (const double d : values(dmask)) EXPECT_EQ(d, 0) << to_string(shape);
+      }
+  }
+}
+
 }  // namespace
 }  // namespace qkv::test
