@@ -20,7 +20,8 @@ void PackedMatrix::pack(DType, std::int64_t, std::int64_t, const float*, bool) {
   throw std::logic_error("[packed_product] not in this build");
 }
 void PackedMatrix::product(std::int64_t, const void*, const float*, DType, void*) const {
-  throw std::logic_error("[packed_product] not in this build");
+  throw std::logic_error("[packed_product] not in this build: " + std::string(dtype_name(operand_)) + " " +
+                         to_string(Dims{k_, n_}));
 }
 
 #else

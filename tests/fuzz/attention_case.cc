@@ -158,6 +158,12 @@ void plant(Bytes& bytes, AttentionCase& c) {
   }
 }
 
+void make_dropout(Bytes& bytes, NaiveInput& in, std::uint64_t seed) {
+  const double all[] = {0.5, 0.1, 0.25, 0.9, 0.999, 1e-12};
+  const std::int64_t firsts[] = {0, 1, 77, 1000000};
+  in.options.dropout = {.p = bytes.pick(all), .seed = seed * 0x10001, .first_sequence = bytes.pick(firsts)};
+}
+
 double largest(const std::vector<double>& x) {
   double most = 0;
   for (const double value : x)
@@ -168,7 +174,8 @@ double largest(const std::vector<double>& x) {
 // Decides by the largest numbers whether f32 sums may overflow anywhere, and what underflow may come to.
 void set_limits(AttentionCase& c) {
   const NaiveInput& in = c.input;
-  const double q = largest(in.q), k = largest(in.k), v = largest(in.v), dout = largest(in.dout);
+  const double kept = 1 / (1 - in.options.dropout.p);
+  const double q = largest(in.q), k = largest(in.k), v = kept * largest(in.v), dout = kept * largest(in.dout);
   const double scale = std::abs(in.options.scale.value_or(1 / std::sqrt(static_cast<double>(in.d_k))));
   const auto d_k = static_cast<double>(in.d_k), d_v = static_cast<double>(in.d_v);
   const double keys = static_cast<double>(in.kv_len), rows = static_cast<double>(in.batch * in.n_head * in.q_len);
@@ -219,6 +226,7 @@ AttentionCase make_attention_case(const std::uint8_t* data, std::size_t size) {
   in.v = make_values(bytes, draw, in.batch * in.n_kv_head * in.kv_len * in.d_v, c.dtype);
   in.dout = make_values(bytes, draw, in.batch * in.n_head * in.q_len * in.d_v, c.dout_dtype);
   if (bytes.one_in(6)) plant(bytes, c);
+  if (bytes.one_in(4)) make_dropout(bytes, in, seed);
   set_limits(c);
   if (bytes.one_in(2)) poison_unread(in, bytes.one_in(3) ? kInfinity : kNaN);
   return c;
@@ -232,8 +240,9 @@ std::string AttentionCase::words() const {
     << dtype_name(gradient_dtype) << " batch " << in.batch << " heads " << in.n_head << "/" << in.n_kv_head << " q_len "
     << in.q_len << " kv_len " << in.kv_len << " d " << in.d_k << "/" << in.d_v << " causal " << o.causal
     << " alignment " << static_cast<int>(o.alignment) << " window " << o.window_left << "," << o.window_right
-    << " scale " << o.scale.value_or(-1e99) << " softcap " << o.softcap << " first_key " << o.first_key << " largest "
-    << largest(in.q) << " " << largest(in.k) << " " << largest(in.v) << " " << largest(in.dout);
+    << " scale " << o.scale.value_or(-1e99) << " softcap " << o.softcap << " first_key " << o.first_key << " dropout "
+    << o.dropout.p << " largest " << largest(in.q) << " " << largest(in.k) << " " << largest(in.v) << " "
+    << largest(in.dout);
   if (in.has_mask) s << " mask " << (in.boolean ? "bool " : dtype_name(mask_dtype)) << to_string(in.mask_shape);
   for (const auto& [name, list] :
        {std::pair{"start", o.start}, {"q_lengths", o.q_lengths}, {"kv_lengths", o.kv_lengths}}) {
