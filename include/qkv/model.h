@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "qkv/gradient_sum.h"
 #include "qkv/kv_cache.h"
 #include "qkv/tensor.h"
 
@@ -91,6 +92,11 @@ struct Loss {
   double mean() const noexcept { return count ? sum / static_cast<double>(count) : 0; }
 };
 
+// Seconds by kind of work, forward and backward; `projections` are W_Q, W_K, W_V and W_O.
+struct ModelProfile {
+  double attention = 0, projections = 0, mlp = 0, norms = 0, head = 0, embedding = 0;
+};
+
 // Keys and values of the tokens a model has read, one cache a layer.
 class ModelState {
  public:
@@ -98,8 +104,9 @@ class ModelState {
   std::vector<KvCache> layers;
 };
 
-// A model computes in f32, or in f64 for tests (the same code, plain products). Not thread-safe; computing uses
-// qkv::num_threads() threads inside.
+// A model computes in f32, or in f64 for tests (the same code, plain products). The operands of its matrix products and
+// of attention may be bf16: parameters, the residual stream, norms, softmax, loss and gradients stay f32. Not
+// thread-safe; computing uses qkv::num_threads() threads inside.
 class Model {
  public:
   // Parameters drawn from the seed (normal, deviation 0.02; residual projections 0.02 / sqrt(2 n_layer); the head at
@@ -113,8 +120,20 @@ class Model {
   const ModelConfig& config() const noexcept;
   DType dtype() const noexcept;
   const std::vector<ParameterInfo>& infos() const noexcept;
-  std::vector<Tensor>& parameters() noexcept;  // in the flat order, [i] has infos()[i].shape
+  // In the flat order, [i] has infos()[i].shape. A model computes with a copy made ready for fast products: ask for the
+  // parameters again before each change that follows a computation, or the change is not seen (f64: it always is).
+  std::vector<Tensor>& parameters() noexcept;
   const std::vector<Tensor>& parameters() const noexcept;
+
+  // What the operands of products are rounded to: DType::f32 (as a model begins) or bf16, or f64 for an f64 model,
+  // which knows no other. Throws std::invalid_argument. Right on every machine; fast where fast_bf16() is true.
+  void set_operands(DType operands);
+  DType operands() const noexcept;
+  // Whether loss_and_gradients keeps of each layer only its input, q, k, v and what the heads read, and computes the
+  // rest again: less than half of the activations' memory, about a seventh more work, the same bits.
+  void set_recompute(bool recompute);
+  // Adds up where the time goes; null: no longer. The profile must outlive its use.
+  void set_profile(ModelProfile* profile);
 
   // Zeros shaped like the parameters: gradients, or the moments of an optimiser.
   std::vector<Tensor> zeros_like_parameters() const;
@@ -122,8 +141,10 @@ class Model {
   // All positions at once. Throws std::invalid_argument on a token outside the vocabulary or ctx > ctx_len.
   Tensor logits(const Batch& batch);  // [batch, ctx, vocab_size]
   Loss loss(const Batch& batch);
-  // Adds scale * d(loss.sum) / d(parameter) to gradients. Give scale = 1 / (real targets of the whole step), so that
-  // accumulated micro-batches weigh every target alike.
+  // Adds scale * d(loss.sum) / d(parameter) to the step's sum: the batch's sequences are the next ones of the step.
+  // Give scale = 1 / (real targets of the whole step), so that accumulated micro-batches weigh every target alike.
+  Loss loss_and_gradients(const Batch& batch, double scale, GradientSum& sum);
+  // The same for a batch that is a step of its own, added to gradients in the flat order.
   Loss loss_and_gradients(const Batch& batch, double scale, std::vector<Tensor>& gradients);
 
   // Reading token by token, or in chunks: appends the tokens to the state and writes the logits of the last one,
@@ -135,5 +156,8 @@ class Model {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Whether this machine has instructions for products of bf16 operands.
+bool fast_bf16();
 
 }  // namespace qkv

@@ -8,6 +8,7 @@
 #include "qkv/error.h"
 #include "qkv/explain.h"
 #include "qkv/generate.h"
+#include "qkv/gradient_sum.h"
 #include "qkv/interrupt.h"
 #include "qkv/kernels.h"
 #include "qkv/kv_cache.h"

@@ -2,23 +2,50 @@
 // The attention of a layer, between its norm and the stream: y = attention(x W_Q, x W_K, x W_V) W_O.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
-#include <vector>
 
-#include "model/linear.h"
+#include "model/operand.h"
 #include "model/parameters.h"
+#include "model/prepared.h"
+#include "model/profile.h"
 #include "model/rotary.h"
+#include "model/weight_gradient.h"
 #include "model/workspace.h"
 #include "qkv/attention.h"
 #include "qkv/kv_cache.h"
 
 namespace qkv {
 
-// [batch, ctx, heads, d] in memory, seen as [batch, heads, ctx, d] without a copy.
-template <class T>
-auto by_head(T* data, const Sequences& s, std::int64_t heads, std::int64_t d) {
-  return swap_axes(view(data, Dims{s.batch, s.ctx, heads, d}), 1, 2);
+// q, k and v of a token stand side by side: q [n_head, head_dim], k [n_kv_head, head_dim], v [n_kv_head, v_head_dim].
+struct QkvSizes {
+  std::int64_t q, k, v, heads;  // heads: [n_head, v_head_dim], what attention gives
+  std::int64_t all() const noexcept { return q + k + v; }
+};
+inline QkvSizes qkv_sizes(const ModelConfig& c) {
+  return {c.n_head * c.head_dim, c.n_kv_head * c.head_dim, c.n_kv_head * c.v_head_dim, c.n_head * c.v_head_dim};
 }
+
+// data: the first head of the first token, tokens `stride` elements apart, seen as [batch, heads, ctx, d].
+template <class T>
+View by_head(T* data, const Sequences& s, std::int64_t stride, std::int64_t heads, std::int64_t d) {
+  return {data, dtype_of<T>, Dims{s.batch, heads, s.ctx, d},
+          Dims{std::max<std::int64_t>(s.ctx, 1) * stride, d, stride, 1}};
+}
+
+// The three views of a qkv buffer [batch, ctx, q + k + v].
+template <class S>
+struct QkvViews {
+  View q, k,
+      v;  // [batch, n_head, ctx, head_dim], [batch, n_kv_head, ctx, head_dim], [batch, n_kv_head, ctx, v_head_dim]
+  QkvViews(const ModelConfig& c, const Sequences& s, S* qkv) {
+    const QkvSizes size = qkv_sizes(c);
+    q = by_head(qkv, s, size.all(), c.n_head, c.head_dim);
+    k = by_head(qkv + size.q, s, size.all(), c.n_kv_head, c.head_dim);
+    v = by_head(qkv + size.q + size.k, s, size.all(), c.n_kv_head, c.v_head_dim);
+  }
+};
 
 inline AttentionOptions causal_options(const Sequences& s) {
   AttentionOptions options;
@@ -29,75 +56,89 @@ inline AttentionOptions causal_options(const Sequences& s) {
   return options;
 }
 
-// xn [rows, d_model] -> y [rows, d_model]; leaves q, k, v, heads and lse in `a`. With a cache, the tokens follow those
+template <class T, class S>
+void turn(const ModelConfig& c, const Sequences& s, const RotaryTable<T>& table, std::int64_t first_position, bool back,
+          S* qkv) {
+  if (c.positions != Positions::rotary) return;
+  const QkvSizes size = qkv_sizes(c);
+  // q and k stand side by side and turn alike: n_head + n_kv_head heads.
+  rotary(s, c.n_head + c.n_kv_head, size.all(), table, first_position, back, qkv);
+}
+
+// xn [rows, d_model] -> y [rows, d_model]; leaves qkv, heads and lse in `a`. With a cache, the tokens follow those
 // already in it (batch 1, no padding), and their keys and values are added to it.
-template <class T>
-void attention_block_forward(const ModelConfig& c, const Sequences& s, const LayerParameters<const T*>& p,
-                             const RotaryTable<T>& table, const T* xn, LayerActivations<T>& a, KvCache* cache, T* y) {
+template <class T, class S>
+void attention_block_forward(const ModelConfig& c, const Sequences& s, const PreparedLayer<T>& w, const T* out_bias,
+                             const RotaryTable<T>& table, const S* xn, LayerActivations<T, S>& a, KvCache* cache,
+                             ModelProfile* profile, T* y) {
   const std::int64_t rows = s.rows(), first_position = cache ? cache->first_key() + cache->size() : 0;
-  const std::int64_t q_size = c.n_head * c.head_dim, k_size = c.n_kv_head * c.head_dim;
-  const std::int64_t v_size = c.n_kv_head * c.v_head_dim, out_size = c.n_head * c.v_head_dim;
-  T* q = a.q.take(rows * q_size);            // [rows, n_head, head_dim]
-  T* k = a.k.take(rows * k_size);            // [rows, n_kv_head, head_dim]
-  T* v = a.v.take(rows * v_size);            // [rows, n_kv_head, v_head_dim]
-  T* heads = a.heads.take(rows * out_size);  // [rows, n_head, v_head_dim]
-  linear_forward(rows, c.d_model, q_size, xn, p.wq, p.bq, q);
-  linear_forward(rows, c.d_model, k_size, xn, p.wk, p.bk, k);
-  linear_forward(rows, c.d_model, v_size, xn, p.wv, p.bv, v);
-  if (c.positions == Positions::rotary) {
-    rotary(s, c.n_head, table, first_position, false, q);
-    rotary(s, c.n_kv_head, table, first_position, false, k);
+  const QkvSizes size = qkv_sizes(c);
+  S* qkv = a.qkv.take(rows * size.all());      // [rows, q + k + v]
+  S* heads = a.heads.take(rows * size.heads);  // [rows, n_head, v_head_dim]
+  {
+    const PartTimer timer(profile, &ModelProfile::projections);
+    w.qkv.forward(rows, xn, w.qkv_bias.empty() ? nullptr : w.qkv_bias.data(), qkv);
   }
-  AttentionResults results;
-  results.out = by_head(heads, s, c.n_head, c.v_head_dim);
-  if (cache) {
-    cache->append(by_head(k, s, c.n_kv_head, c.head_dim), by_head(v, s, c.n_kv_head, c.v_head_dim));
-    cache->attend(by_head(q, s, c.n_head, c.head_dim), {}, results);
-  } else {
-    results.lse = view(a.lse.take(s.batch * c.n_head * s.ctx), Dims{s.batch, c.n_head, s.ctx});
-    attention(by_head(q, s, c.n_head, c.head_dim), by_head(k, s, c.n_kv_head, c.head_dim),
-              by_head(v, s, c.n_kv_head, c.v_head_dim), causal_options(s), results);
+  {
+    const PartTimer timer(profile, &ModelProfile::attention);
+    turn(c, s, table, first_position, false, qkv);
+    const QkvViews<S> views(c, s, qkv);
+    AttentionResults results;
+    results.out = by_head(heads, s, size.heads, c.n_head, c.v_head_dim);
+    if (cache) {
+      cache->append(views.k, views.v);
+      cache->attend(views.q, {}, results);
+    } else {
+      results.lse = view(a.lse.take(s.batch * c.n_head * s.ctx), Dims{s.batch, c.n_head, s.ctx});
+      attention(views.q, views.k, views.v, causal_options(s), results);
+    }
   }
-  linear_forward(rows, out_size, c.d_model, heads, p.wo, p.bo, y);
+  const PartTimer timer(profile, &ModelProfile::projections);
+  w.wo.forward(rows, static_cast<const S*>(heads), out_bias, y);
 }
 
 // forward: heads = attention(q, k, v) with q = turn(xn W_Q), k = turn(xn W_K), v = xn W_V;  y = heads W_O
-// xn, dy [rows, d_model] -> dxn [rows, d_model], overwritten; the parameters' gradients are added to g
-template <class T>
-void attention_block_backward(const ModelConfig& c, const Sequences& s, const LayerParameters<const T*>& p,
-                              const RotaryTable<T>& table, const T* xn, LayerActivations<T>& a, const T* dy,
-                              Workspace<T>& w, T* dxn, const LayerParameters<T*>& g) {
+// xn, dy [rows, d_model] -> dxn [rows, d_model], overwritten; the parameters' gradients go to their slots
+template <class T, class S>
+void attention_block_backward(const ModelConfig& c, const Sequences& s, std::size_t layer, const PreparedLayer<T>& w,
+                              const RotaryTable<T>& table, const S* xn, LayerActivations<T, S>& a, const S* dy,
+                              Workspace<T, S>& room, ModelProfile* profile, T* dxn, const GradientSlots<T>& g) {
   const std::int64_t rows = s.rows();
-  const std::int64_t q_size = c.n_head * c.head_dim, k_size = c.n_kv_head * c.head_dim;
-  const std::int64_t v_size = c.n_kv_head * c.v_head_dim, out_size = c.n_head * c.v_head_dim;
-  T* dheads = w.dheads.take(rows * out_size);  // [rows, n_head, v_head_dim]
-  T* dq = w.dq.take(rows * q_size);            // [rows, n_head, head_dim]
-  T* dk = w.dk.take(rows * k_size);            // [rows, n_kv_head, head_dim]
-  T* dv = w.dv.take(rows * v_size);            // [rows, n_kv_head, v_head_dim]
-  // y = heads W_O + b_O
-  linear_backward_weights(s, out_size, c.d_model, a.heads.get(), dy, g.wo, g.bo);
-  linear_backward_input(rows, out_size, c.d_model, dy, p.wo, T{0}, dheads);
-  // heads = attention(q, k, v)
-  AttentionGradients gradients;
-  gradients.dq = by_head(dq, s, c.n_head, c.head_dim);
-  gradients.dk = by_head(dk, s, c.n_kv_head, c.head_dim);
-  gradients.dv = by_head(dv, s, c.n_kv_head, c.v_head_dim);
-  attention_backward(by_head(a.q.get(), s, c.n_head, c.head_dim), by_head(a.k.get(), s, c.n_kv_head, c.head_dim),
-                     by_head(a.v.get(), s, c.n_kv_head, c.v_head_dim),
-                     by_head(a.heads.get(), s, c.n_head, c.v_head_dim),
-                     view(a.lse.get(), Dims{s.batch, c.n_head, s.ctx}), by_head(dheads, s, c.n_head, c.v_head_dim),
-                     causal_options(s), gradients);
-  if (c.positions == Positions::rotary) {
-    rotary(s, c.n_head, table, 0, true, dq);
-    rotary(s, c.n_kv_head, table, 0, true, dk);
+  const QkvSizes size = qkv_sizes(c);
+  S* dheads = room.dheads.take(rows * size.heads);  // [rows, n_head, v_head_dim]
+  S* dqkv = room.dqkv.take(rows * size.all());      // [rows, q + k + v]
+  {
+    const PartTimer timer(profile, &ModelProfile::projections);
+    w.wo.backward_input(rows, dy, dheads);
   }
-  // q = xn W_Q + b_Q and so on: xn is read three times, its gradient is the sum
-  linear_backward_weights(s, c.d_model, q_size, xn, dq, g.wq, g.bq);
-  linear_backward_weights(s, c.d_model, k_size, xn, dk, g.wk, g.bk);
-  linear_backward_weights(s, c.d_model, v_size, xn, dv, g.wv, g.bv);
-  linear_backward_input(rows, c.d_model, q_size, dq, p.wq, T{0}, dxn);
-  linear_backward_input(rows, c.d_model, k_size, dk, p.wk, T{1}, dxn);
-  linear_backward_input(rows, c.d_model, v_size, dv, p.wv, T{1}, dxn);
+  {
+    const PartTimer timer(profile, &ModelProfile::attention);
+    const QkvViews<S> views(c, s, a.qkv.get()), slopes(c, s, dqkv);
+    AttentionGradients gradients;
+    gradients.dq = slopes.q;
+    gradients.dk = slopes.k;
+    gradients.dv = slopes.v;
+    attention_backward(views.q, views.k, views.v, by_head(a.heads.get(), s, size.heads, c.n_head, c.v_head_dim),
+                       view(a.lse.get(), Dims{s.batch, c.n_head, s.ctx}),
+                       by_head(dheads, s, size.heads, c.n_head, c.v_head_dim), causal_options(s), gradients);
+    turn(c, s, table, 0, true, dqkv);
+  }
+  const PartTimer timer(profile, &ModelProfile::projections);
+  const auto of = [&](auto member) { return g.of([&](auto& role) { return role.layers[layer].*member; }); };
+  using Layer = LayerParameters<T*>;
+  const S *dk = dqkv + size.q, *dv = dk + size.k;  // [rows, ...] with the row stride of dqkv
+  const S* heads = a.heads.get();
+  const std::int64_t d = c.d_model, all = size.all();
+  const std::array<WeightGradient<S, T>, 4> matrices{{{d, size.q, xn, d, dqkv, all, of(&Layer::wq)},
+                                                      {d, size.k, xn, d, dk, all, of(&Layer::wk)},
+                                                      {d, size.v, xn, d, dv, all, of(&Layer::wv)},
+                                                      {size.heads, d, heads, size.heads, dy, d, of(&Layer::wo)}}};
+  add_weight_gradients<S, T>(s, g.steps, matrices);
+  bias_backward(s, g.steps, size.q, static_cast<const S*>(dqkv), all, of(&Layer::bq));
+  bias_backward(s, g.steps, size.k, dk, all, of(&Layer::bk));
+  bias_backward(s, g.steps, size.v, dv, all, of(&Layer::bv));
+  bias_backward(s, g.steps, d, dy, d, of(&Layer::bo));
+  w.qkv.backward_input(rows, static_cast<const S*>(dqkv), dxn);
 }
 
 }  // namespace qkv

@@ -2,47 +2,49 @@
 // loss = -ln softmax(logits)[target], in nats, and its gradient.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
-#include "model/elementary.h"
+#include "kernels/row_kernels.h"
 #include "model/sequences.h"
 
 namespace qkv {
 
-// e[j] = exp(x[j] - max(x)), each [n]; gives the sum of e and the largest x. e may be x.
-template <class T>
-struct Exponentials {
-  T sum, largest;
-};
-template <class T>
-Exponentials<T> shifted_exponentials(std::int64_t n, const T* x, T* e) noexcept {
-  const T largest = lane_max(n, x);
-  for_elements_of_row(n, [=](std::int64_t j) { e[j] = exponential(x[j] - largest); });
-  return {lane_sum<T>(n, [=](std::int64_t j) { return e[j]; }), largest};
+// One row in f64, as written; see RowKernels::cross_entropy for the arguments.
+inline double cross_entropy_row(std::int64_t vocab, std::int64_t padded, double* logits, std::int64_t target,
+                                double scale, double* dlogits) {
+  if (target < 0) {
+    if (dlogits) std::fill_n(dlogits, padded, 0.0);
+    return 0;
+  }
+  const double largest = *std::max_element(logits, logits + vocab), chosen = logits[target];
+  double sum = 0;
+  for (std::int64_t j = 0; j < vocab; ++j) sum += std::exp(logits[j] - largest);
+  if (dlogits) {
+    for (std::int64_t j = 0; j < vocab; ++j)
+      dlogits[j] = scale * (std::exp(logits[j] - largest) / sum - (j == target ? 1.0 : 0.0));
+    std::fill_n(dlogits + vocab, padded - vocab, 0.0);
+  }
+  return std::log(sum) + (largest - chosen);
 }
 
-// logits [rows, vocab] are overwritten; targets [rows], -1: ignored -> losses [rows], 0 where ignored.
-//   dlogits = scale * (softmax(logits) - onehot(target)), 0 where ignored, left in logits if `gradient`
-template <class T>
-void cross_entropy(std::int64_t rows, std::int64_t vocab, T* logits, const std::int32_t* targets, bool gradient,
-                   T scale, double* losses) {
+// logits [rows, padded], of which the first vocab count, are overwritten; targets [rows], -1: ignored -> losses [rows],
+// 0 where ignored.
+//   dlogits = scale * (softmax(logits) - onehot(target)), 0 where ignored and in the lanes from vocab on
+// dlogits [rows, padded] or null; may be logits if the types are the same.
+template <class T, class S>
+void cross_entropy(std::int64_t rows, std::int64_t vocab, std::int64_t padded, T* logits, const std::int32_t* targets,
+                   T scale, S* dlogits, double* losses) {
   parallel_ranges(rows, rows_per_task(vocab), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      T* row = logits + i * vocab;  // [vocab]
-      const std::int64_t target = targets[i];
-      losses[i] = 0;
-      if (target < 0) {
-        if (gradient) std::fill_n(row, vocab, T{0});
-        continue;
-      }
-      const T chosen = row[target];
-      const auto [sum, largest] = shifted_exponentials(vocab, row, row);
-      losses[i] = std::log(static_cast<double>(sum)) + (static_cast<double>(largest) - static_cast<double>(chosen));
-      if (!gradient) continue;
-      const T factor = scale / sum;
-      for (std::int64_t j = 0; j < vocab; ++j) row[j] *= factor;
-      row[target] -= scale;
+      T* row = logits + i * padded;                          // [padded]
+      S* slopes = dlogits ? dlogits + i * padded : nullptr;  // [padded]
+      if constexpr (std::is_same_v<T, double>)
+        losses[i] = cross_entropy_row(vocab, padded, row, targets[i], scale, slopes);
+      else
+        losses[i] = row_kernels().of<S>().cross_entropy(vocab, padded, row, targets[i], scale, slopes);
     }
   });
 }

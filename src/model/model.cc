@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <variant>
 
+#include "linalg/weights.h"
 #include "model/network.h"
 
 namespace qkv {
@@ -45,6 +46,17 @@ void check(const ModelConfig& c, const Batch& batch, bool with_targets) {
     }
 }
 
+// to += from
+void accumulate(const Tensor& from, Tensor& to) {
+  const auto add = [&]<class T>(const T* x, T* y) {
+    for (std::int64_t i = 0; i < to.size(); ++i) y[i] += x[i];
+  };
+  if (to.dtype() == DType::f64)
+    add(from.data<double>(), to.data<double>());
+  else
+    add(from.data<float>(), to.data<float>());
+}
+
 }  // namespace
 
 struct Model::Impl {
@@ -52,15 +64,30 @@ struct Model::Impl {
   DType dtype;
   std::vector<ParameterInfo> infos;
   std::vector<Tensor> parameters;
-  std::variant<Network<float>, Network<double>> network{Network<float>{ModelConfig{}}};
+  std::variant<Network<float, float>, Network<float, bf16>, Network<double, double>> network{
+      Network<float, float>{ModelConfig{}}};
+  bool recompute = false;
+  ModelProfile* profile = nullptr;
 
   // Calls f(network, parameters by role) with the element type at hand.
   template <class F>
   auto visit(const F& f) {
     return std::visit(
-        [&]<class T>(Network<T>& net) {
+        [&]<class T, class S>(Network<T, S>& net) {
+          if constexpr (std::is_same_v<T, double>) net.forget_parameters();
           const std::vector<Tensor>& values = parameters;
           return f(net, by_role<const T>(config, values, "model"));
+        },
+        network);
+  }
+
+  template <class N>
+  void use_network() {
+    network.emplace<N>(config);
+    std::visit(
+        [&](auto& net) {
+          net.set_recompute(recompute);
+          net.set_profile(profile);
         },
         network);
   }
@@ -75,9 +102,9 @@ Model::Model(const ModelConfig& config, std::uint64_t seed, DType dtype) : impl_
   parameter_count(impl_->config);  // throws if it cannot be counted
   impl_->parameters = initial_parameters(impl_->config, seed, dtype);
   if (dtype == DType::f64)
-    impl_->network.emplace<Network<double>>(impl_->config);
+    impl_->use_network<Network<double, double>>();
   else
-    impl_->network.emplace<Network<float>>(impl_->config);
+    impl_->use_network<Network<float, float>>();
 }
 
 Model::~Model() = default;
@@ -87,7 +114,10 @@ Model& Model::operator=(Model&&) noexcept = default;
 const ModelConfig& Model::config() const noexcept { return impl_->config; }
 DType Model::dtype() const noexcept { return impl_->dtype; }
 const std::vector<ParameterInfo>& Model::infos() const noexcept { return impl_->infos; }
-std::vector<Tensor>& Model::parameters() noexcept { return impl_->parameters; }
+std::vector<Tensor>& Model::parameters() noexcept {
+  std::visit([](auto& net) { net.forget_parameters(); }, impl_->network);
+  return impl_->parameters;
+}
 const std::vector<Tensor>& Model::parameters() const noexcept { return impl_->parameters; }
 
 std::vector<Tensor> Model::zeros_like_parameters() const {
@@ -96,11 +126,38 @@ std::vector<Tensor> Model::zeros_like_parameters() const {
   return zeros;
 }
 
+DType Model::operands() const noexcept {
+  return std::visit([]<class T, class S>(const Network<T, S>&) { return dtype_of<S>; }, impl_->network);
+}
+
+void Model::set_operands(DType operands) {
+  if (operands == this->operands()) return;
+  if (dtype() != DType::f32 || (operands != DType::f32 && operands != DType::bf16))
+    refuse("operands expected " + std::string(dtype() == DType::f32 ? "f32 or bf16" : "f64 for an f64 model") +
+           "; found " + std::string(dtype_name(operands)));
+  if (operands == DType::bf16)
+    impl_->use_network<Network<float, bf16>>();
+  else
+    impl_->use_network<Network<float, float>>();
+}
+
+void Model::set_recompute(bool recompute) {
+  impl_->recompute = recompute;
+  std::visit([&](auto& net) { net.set_recompute(recompute); }, impl_->network);
+}
+
+void Model::set_profile(ModelProfile* profile) {
+  impl_->profile = profile;
+  std::visit([&](auto& net) { net.set_profile(profile); }, impl_->network);
+}
+
+bool fast_bf16() { return has_fast_bf16_products(); }
+
 Tensor Model::logits(const Batch& batch) {
   check(config(), batch, false);
   Tensor logits({batch.batch, batch.ctx, config().vocab_size}, dtype());
   if (logits.size() == 0) return logits;
-  impl_->visit([&]<class T>(Network<T>& net, const ModelParameters<const T*>& p) {
+  impl_->visit([&]<class T, class S>(Network<T, S>& net, const ModelParameters<const T*>& p) {
     net.logits(p, {batch.batch, batch.ctx, batch.lengths}, batch.tokens, logits.data<T>());
   });
   return logits;
@@ -108,16 +165,35 @@ Tensor Model::logits(const Batch& batch) {
 
 Loss Model::loss(const Batch& batch) {
   check(config(), batch, true);
-  return impl_->visit(
-      [&]<class T>(Network<T>& net, const ModelParameters<const T*>& p) { return net.loss(p, batch, T{1}, nullptr); });
+  return impl_->visit([&]<class T, class S>(Network<T, S>& net, const ModelParameters<const T*>& p) {
+    return net.loss(p, batch, T{1}, nullptr);
+  });
+}
+
+Loss Model::loss_and_gradients(const Batch& batch, double scale, GradientSum& sum) {
+  check(config(), batch, true);
+  if (sum.impl_->config != config() || sum.impl_->dtype != dtype())
+    refuse("the gradient sum expected the model it was made for");
+  if (batch.batch > sum.impl_->lanes.missing())
+    refuse("the step expected " + std::to_string(sum.impl_->lanes.missing()) + " more sequences; found " +
+           std::to_string(batch.batch));
+  return impl_->visit([&]<class T, class S>(Network<T, S>& net, const ModelParameters<const T*>& p) {
+    return net.loss(p, batch, static_cast<T>(scale), sum.impl_.get());
+  });
 }
 
 Loss Model::loss_and_gradients(const Batch& batch, double scale, std::vector<Tensor>& gradients) {
-  check(config(), batch, true);
-  return impl_->visit([&]<class T>(Network<T>& net, const ModelParameters<const T*>& p) {
-    const ModelParameters<T*> g = by_role<T>(config(), gradients, "gradients");
-    return net.loss(p, batch, static_cast<T>(scale), &g);
-  });
+  if (dtype() == DType::f64)
+    by_role<double>(config(), gradients, "gradients");  // throws unless they fit
+  else
+    by_role<float>(config(), gradients, "gradients");
+  if (batch.batch == 0) return loss(batch);
+  GradientSum sum(*this);
+  sum.begin(batch.batch);
+  const Loss result = loss_and_gradients(batch, scale, sum);
+  const std::vector<Tensor>& step = sum.finish();
+  for (std::size_t i = 0; i < step.size(); ++i) accumulate(step[i], gradients[i]);
+  return result;
 }
 
 ModelState Model::make_state() const {
@@ -125,7 +201,7 @@ ModelState Model::make_state() const {
   const ModelConfig& c = config();
   ModelState state;
   for (std::int64_t i = 0; i < c.n_layer; ++i)
-    state.layers.emplace_back(1, c.n_kv_head, c.head_dim, c.v_head_dim, c.ctx_len);
+    state.layers.emplace_back(1, c.n_kv_head, c.head_dim, c.v_head_dim, c.ctx_len, 0, operands());
   return state;
 }
 
@@ -142,9 +218,9 @@ void Model::read(std::span<const std::int32_t> tokens, ModelState& state, std::s
            " read; found " + std::to_string(tokens.size()) + " more");
   for (std::int32_t token : tokens) check_id("token", token, 0, c.vocab_size);
   try {
-    const std::vector<Tensor>& values = impl_->parameters;
-    std::get<Network<float>>(impl_->network)
-        .read(by_role<const float>(c, values, "model"), tokens, state.layers, logits.data());
+    impl_->visit([&]<class T, class S>(Network<T, S>& net, const ModelParameters<const T*>& p) {
+      if constexpr (std::is_same_v<T, float>) net.read(p, tokens, state.layers, logits.data());
+    });
   } catch (...) {
     for (KvCache& layer : state.layers)
       if (layer.size() > before) layer.truncate(before);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The forward pass and the loss; network_backward.cc has the backward pass.
 #include "model/network.h"
 
 #include <algorithm>
@@ -6,8 +7,8 @@
 #include "model/attention_block.h"
 #include "model/cross_entropy.h"
 #include "model/embedding.h"
-#include "model/linear.h"
 #include "model/mlp.h"
+#include "model/network_pass.h"
 #include "model/norm.h"
 
 namespace qkv {
@@ -16,41 +17,40 @@ namespace {
 // Sequences are worked on in groups of about this many tokens, which bounds the memory of activations. No result
 // depends on it.
 constexpr std::int64_t kTokensAtOnce = 4096;
-// Logits that exist at once; a sequence is cut into pieces of a size that depends on the vocabulary alone.
-constexpr std::int64_t kLogitsAtOnce = std::int64_t{1} << 24;
 
-std::int64_t group_size(const ModelConfig& c, std::int64_t ctx, bool gradients) {
-  // A tied matrix gets its gradient from both ends of the model: sequence by sequence, or the order of the sum would
-  // depend on the batch.
-  if (gradients && c.tied_head) return 1;
+std::int64_t group_size(std::int64_t ctx) {
   return std::max<std::int64_t>(1, kTokensAtOnce / std::max<std::int64_t>(1, ctx));
+}
+
+// Rows whose logits exist at once: a number that depends on the vocabulary alone.
+std::int64_t rows_of_logits(const ModelConfig& c) {
+  constexpr std::int64_t kLogitsAtOnce = std::int64_t{1} << 25, kFewest = 256, kMost = 1024;
+  std::int64_t rows = kMost;
+  while (rows > kFewest && rows * padded_vocab(c) > kLogitsAtOnce) rows /= 2;
+  return rows;
 }
 
 }  // namespace
 
-template <class T>
-struct Network<T>::Pass {
-  const ModelParameters<const T*>& p;
-  Sequences s;
-  std::span<const std::int32_t> tokens;  // [batch, ctx]
-  bool keep;                             // activations, for the backward pass
-  std::span<KvCache> caches = {};        // [n_layer] when reading on
-};
-
-template <class T>
-Network<T>::Network(const ModelConfig& config) : c_(config) {
+template <class T, class S>
+Network<T, S>::Network(const ModelConfig& config) : c_(config) {
   table_.head_dim = c_.head_dim;
   table_.theta = c_.rope_theta;
   if (c_.positions == Positions::rotary) table_.frequencies = rotary_frequencies(c_);
 }
 
-template <class T>
-LayerActivations<T>& Network<T>::activations(const Pass& pass, std::size_t i) {
+template <class T, class S>
+LayerActivations<T, S>& Network<T, S>::activations(const Pass& pass, std::size_t i) {
   return w_.layers[pass.keep ? i : 0];
 }
 
-template <class T>
-T* Network<T>::forward(const Pass& pass) {
+template <class T, class S>
+RemadeActivations<T, S>& Network<T, S>::remade(const Pass& pass, std::size_t i) {
+  return pass.keep && !recompute_ ? w_.layers[i].remade : w_.remade;
+}
+
+template <class T, class S>
+const S* Network<T, S>::forward(const Pass& pass) {
   const std::int64_t rows = pass.s.rows(), size = rows * c_.d_model;
   const std::int64_t first = pass.caches.empty() ? 0 : pass.caches[0].first_key() + pass.caches[0].size();
   if (c_.positions == Positions::rotary) table_.reach(first + pass.s.ctx);
@@ -58,158 +58,190 @@ T* Network<T>::forward(const Pass& pass) {
   w_.layers.resize(std::max(w_.layers.size(), pass.keep ? n_layer + 1 : 1));
   T* x = activations(pass, 0).x.take(size);                  // [rows, d_model]
   T* sum = c_.embedding_norm ? w_.embedding.take(size) : x;  // [rows, d_model]
-  embedding_forward(pass.s, c_.d_model, pass.tokens, first, pass.p.token_embedding, pass.p.position_embedding, sum);
-  if (c_.embedding_norm)
-    norm_forward(c_.norm, c_.norm_eps, rows, c_.d_model, sum, pass.p.embedding_norm.gain, pass.p.embedding_norm.bias, x,
-                 w_.embedding_stats.take(2 * rows));
+  {
+    const PartTimer timer(profile_, &ModelProfile::embedding);
+    embedding_forward(pass.s, c_.d_model, pass.tokens, first, pass.p.token_embedding, pass.p.position_embedding, sum);
+  }
+  {
+    const PartTimer timer(profile_, &ModelProfile::norms);
+    if (c_.embedding_norm)
+      norm_forward(c_.norm, c_.norm_eps, rows, c_.d_model, sum, pass.p.embedding_norm.gain, pass.p.embedding_norm.bias,
+                   x, w_.embedding_stats.take(2 * rows));
+    RemadeActivations<T, S>& a = remade(pass, 0);
+    const NormParameters<const T*>& norm = pass.p.layers[0].attention_norm;
+    norm_forward(c_.norm, c_.norm_eps, rows, c_.d_model, x, norm.gain, norm.bias, a.attention_norm.take(size),
+                 a.attention_stats.take(2 * rows));
+  }
   for (std::size_t i = 0; i < n_layer; ++i) layer_forward(pass, i);
-  x = activations(pass, n_layer).x.get();
-  if (!c_.final_norm) return x;
-  T* y = w_.final_norm.take(size);  // [rows, d_model]
-  norm_forward(c_.norm, c_.norm_eps, rows, c_.d_model, x, pass.p.final_norm.gain, pass.p.final_norm.bias, y,
-               w_.final_stats.take(2 * rows));
-  return y;
+  if (c_.final_norm) return w_.final_norm.get();
+  const PartTimer timer(profile_, &ModelProfile::norms);
+  return as_operand(size, static_cast<const T*>(activations(pass, n_layer).x.get()), w_.final_norm);
 }
 
-template <class T>
-void Network<T>::layer_forward(const Pass& pass, std::size_t i) {
+// The layer's norm has been made already: by forward() or by the layer before.
+template <class T, class S>
+void Network<T, S>::layer_forward(const Pass& pass, std::size_t i) {
   const std::int64_t rows = pass.s.rows(), size = rows * c_.d_model;
-  LayerActivations<T>& a = activations(pass, i);
+  LayerActivations<T, S>& a = activations(pass, i);
+  RemadeActivations<T, S>& r = remade(pass, i);
   const LayerParameters<const T*>& p = pass.p.layers[i];
-  const T* x = a.x.get();               // [rows, d_model]
-  T* xn = a.attention_norm.take(size);  // [rows, d_model]
-  T* middle = a.middle.take(size);      // [rows, d_model]
-  T* mn = a.mlp_norm.take(size);        // [rows, d_model]
-  norm_forward(c_.norm, c_.norm_eps, rows, c_.d_model, x, p.attention_norm.gain, p.attention_norm.bias, xn,
-               a.attention_stats.take(2 * rows));
-  attention_block_forward(c_, pass.s, p, table_, xn, a, pass.caches.empty() ? nullptr : &pass.caches[i], middle);
-  add(size, x, middle, middle);
-  norm_forward(c_.norm, c_.norm_eps, rows, c_.d_model, middle, p.mlp_norm.gain, p.mlp_norm.bias, mn,
-               a.mlp_stats.take(2 * rows));
+  const PreparedLayer<T>& w = prepared_.layers[i];
+  T* delta = w_.delta.take(size);   // [rows, d_model]
+  T* middle = r.middle.take(size);  // [rows, d_model]
+  S* mn = r.mlp_norm.take(size);    // [rows, d_model]
+  attention_block_forward(c_, pass.s, w, p.bo, table_, static_cast<const S*>(r.attention_norm.get()), a,
+                          pass.caches.empty() ? nullptr : &pass.caches[i], profile_, delta);
+  {
+    const PartTimer timer(profile_, &ModelProfile::norms);
+    add_norm_forward(c_.norm, c_.norm_eps, rows, c_.d_model, static_cast<const T*>(a.x.get()),
+                     static_cast<const T*>(delta), p.mlp_norm.gain, p.mlp_norm.bias, middle, mn,
+                     r.mlp_stats.take(2 * rows));
+  }
+  {
+    const PartTimer timer(profile_, &ModelProfile::mlp);
+    mlp_forward(c_, rows, w, p.b_down, static_cast<const S*>(mn), r, delta);
+  }
+  end_layer(pass, i, middle, delta);
+}
+
+// The next layer's input, middle + delta, and the norm that follows.
+template <class T, class S>
+void Network<T, S>::end_layer(const Pass& pass, std::size_t i, const T* middle, const T* delta) {
+  const PartTimer timer(profile_, &ModelProfile::norms);
+  const std::int64_t rows = pass.s.rows(), size = rows * c_.d_model;
+  const bool last = i + 1 == pass.p.layers.size();
   T* next = activations(pass, i + 1).x.take(size);  // [rows, d_model]
-  mlp_forward(c_, rows, p, mn, a, next);
-  add(size, middle, next, next);
+  if (last && !c_.final_norm) return add(size, middle, delta, next);
+  const NormParameters<const T*>& norm = last ? pass.p.final_norm : pass.p.layers[i + 1].attention_norm;
+  S* y = nullptr;           // [rows, d_model]
+  T* statistics = nullptr;  // [rows, 2]
+  if (last) {
+    y = w_.final_norm.take(size);
+    statistics = w_.final_stats.take(2 * rows);
+  } else {
+    y = remade(pass, i + 1).attention_norm.take(size);
+    statistics = remade(pass, i + 1).attention_stats.take(2 * rows);
+  }
+  add_norm_forward(c_.norm, c_.norm_eps, rows, c_.d_model, middle, delta, norm.gain, norm.bias, next, y, statistics);
 }
 
-template <class T>
-void Network<T>::head_forward(const ModelParameters<const T*>& p, std::int64_t rows, const T* x, T* logits) {
-  if (c_.tied_head)
-    gemm(false, true, rows, c_.vocab_size, c_.d_model, x, c_.d_model, p.token_embedding, c_.d_model, T{0}, logits,
-         c_.vocab_size);
-  else
-    linear_forward<T>(rows, c_.d_model, c_.vocab_size, x, p.head, nullptr, logits);
-}
-
-template <class T>
-void Network<T>::logits(const ModelParameters<const T*>& p, const Sequences& s, std::span<const std::int32_t> tokens,
-                        T* logits) {
-  const std::int64_t group = group_size(c_, s.ctx, false);
-  for (std::int64_t b = 0; b < s.batch; b += group) {
-    const Sequences part = s.part(b, group);
-    const T* x = forward({p, part, tokens.subspan(static_cast<std::size_t>(b * s.ctx)), false});
-    head_forward(p, part.rows(), x, logits + b * s.ctx * c_.vocab_size);
+template <class T, class S>
+void Network<T, S>::head_logits(std::int64_t rows, const S* x, T* logits) {
+  const std::int64_t vocab = c_.vocab_size, padded = padded_vocab(c_), most = rows_of_logits(c_);
+  for (std::int64_t i = 0; i < rows; i += most) {
+    const std::int64_t count = std::min(most, rows - i);
+    T* wide = padded == vocab ? logits + i * vocab : w_.logits.take(count * padded);  // [count, padded]
+    prepared_.head.forward(count, x + i * c_.d_model, static_cast<const T*>(nullptr), wide);
+    for (std::int64_t r = 0; r < count && padded != vocab; ++r)
+      std::copy_n(wide + r * padded, vocab, logits + (i + r) * vocab);
   }
 }
 
-template <class T>
-void Network<T>::read(const ModelParameters<const T*>& p, std::span<const std::int32_t> tokens,
-                      std::span<KvCache> caches, T* logits) {
-  const Sequences s{1, static_cast<std::int64_t>(tokens.size())};
-  const T* x = forward({p, s, tokens, false, caches});  // [rows, d_model]
-  head_forward(p, 1, x + (s.ctx - 1) * c_.d_model, logits);
+template <class T, class S>
+void Network<T, S>::logits(const ModelParameters<const T*>& p, const Sequences& s, std::span<const std::int32_t> tokens,
+                           T* logits) {
+  prepared_.prepare(c_, p, false);
+  const std::int64_t group = group_size(s.ctx);
+  for (std::int64_t b = 0; b < s.batch; b += group) {
+    const Sequences part = s.part(b, group);
+    const S* x = forward({p, part, tokens.subspan(static_cast<std::size_t>(b * s.ctx)), false});
+    head_logits(part.rows(), x, logits + b * s.ctx * c_.vocab_size);
+  }
 }
 
-template <class T>
-Loss Network<T>::loss(const ModelParameters<const T*>& p, const Batch& batch, T scale,
-                      const ModelParameters<T*>* gradients) {
+template <class T, class S>
+void Network<T, S>::read(const ModelParameters<const T*>& p, std::span<const std::int32_t> tokens,
+                         std::span<KvCache> caches, T* logits) {
+  prepared_.prepare(c_, p, false);
+  const Sequences s{1, static_cast<std::int64_t>(tokens.size())};
+  const S* x = forward({p, s, tokens, false, caches});  // [rows, d_model]
+  head_logits(1, x + (s.ctx - 1) * c_.d_model, logits);
+}
+
+template <class T, class S>
+Loss Network<T, S>::loss(const ModelParameters<const T*>& p, const Batch& batch, T scale,
+                         GradientSum::Impl* gradients) {
+  prepared_.prepare(c_, p, gradients != nullptr);
   const Sequences s{batch.batch, batch.ctx, batch.lengths};
-  const std::int64_t group = group_size(c_, s.ctx, gradients != nullptr);
+  const std::int64_t group = group_size(s.ctx);
   Loss total;
   for (std::int64_t b = 0; b < s.batch; b += group) {
     const auto offset = static_cast<std::size_t>(b * s.ctx);
     const Pass pass{p, s.part(b, group), batch.tokens.subspan(offset), gradients != nullptr};
-    const T* x = forward(pass);                                            // [rows, d_model]
+    GradientSlots<T> slots;
+    if (gradients) slots = take_slots<T>(*gradients, pass.s.batch);
+    const S* x = forward(pass);                                            // [rows, d_model]
     T* dx = gradients ? w_.dx.take(pass.s.rows() * c_.d_model) : nullptr;  // [rows, d_model]
-    const Loss part = head_loss(pass, x, batch.targets.data() + offset, scale, dx, gradients);
+    const Loss part = head_loss(pass, x, batch.targets.data() + offset, scale, dx, gradients ? &slots : nullptr);
     total.sum = b == 0 ? part.sum : total.sum + part.sum;
     total.count += part.count;
-    if (gradients) backward(pass, *gradients);
+    if (gradients) backward(pass, slots);
   }
   return total;
 }
 
-template <class T>
-Loss Network<T>::head_loss(const Pass& pass, const T* x, const std::int32_t* targets, T scale, T* dx,
-                           const ModelParameters<T*>* g) {
-  const std::int64_t d = c_.d_model, vocab = c_.vocab_size;
-  const std::int64_t most = std::max<std::int64_t>(16, kLogitsAtOnce / vocab);
+// Logits of a piece of a sequence, their loss and gradient, then the next piece: they never exist for a whole batch.
+template <class T, class S>
+Loss Network<T, S>::head_loss(const Pass& pass, const S* x, const std::int32_t* targets, T scale, T* dx,
+                              const GradientSlots<T>* g) {
+  const PartTimer timer(profile_, &ModelProfile::head);
+  const std::int64_t d = c_.d_model, padded = padded_vocab(c_), most = rows_of_logits(c_);
   if (g) std::fill_n(dx, pass.s.rows() * d, T{0});
+  const SlotPointers<T> dhead = g ? g->of([](auto& role) { return role.head; }) : SlotPointers<T>{};
+  std::vector<SumStep> steps = g ? g->steps : std::vector<SumStep>{};
+  if (!g)
+    for (std::int64_t b = 0; b < pass.s.batch; ++b) steps.push_back({0, -1, true, b});
   Loss total;
-  for (std::int64_t b = 0; b < pass.s.batch; ++b) {
+  for (const SumStep& step : steps) {
+    T* to = dhead[static_cast<std::size_t>(step.to)];  // [d_model, vocab_size], tied: [vocab_size, d_model]
+    if (step.from >= 0) {
+      add(d * c_.vocab_size, to, dhead[static_cast<std::size_t>(step.from)], to);
+      continue;
+    }
+    const std::int64_t b = step.sequence, length = pass.s.length(b);
+    if (g && length == 0) head_gradient(0, x, nullptr, step.fresh, to);
     double sum = 0;
-    for (std::int64_t t = 0; t < pass.s.length(b); t += most) {
-      const std::int64_t first = b * pass.s.ctx + t, rows = std::min(most, pass.s.length(b) - t);
-      T* logits = w_.logits.take(rows * vocab);  // [rows, vocab_size], then their gradient
-      double* losses = w_.losses.take(rows);     // [rows]
-      head_forward(pass.p, rows, x + first * d, logits);
-      cross_entropy(rows, vocab, logits, targets + first, g != nullptr, scale, losses);
+    for (std::int64_t t = 0; t < length; t += most) {
+      const std::int64_t first = b * pass.s.ctx + t, rows = std::min(most, length - t);
+      T* logits = w_.logits.take(rows * padded);  // [rows, padded]
+      S* dlogits = nullptr;                       // [rows, padded]
+      if constexpr (std::is_same_v<T, S>)
+        dlogits = g ? logits : nullptr;
+      else
+        dlogits = g ? w_.dlogits.take(rows * padded) : nullptr;
+      double* losses = w_.losses.take(rows);  // [rows]
+      prepared_.head.forward(rows, x + first * d, static_cast<const T*>(nullptr), logits);
+      cross_entropy(rows, c_.vocab_size, padded, logits, targets + first, scale, dlogits, losses);
       for (std::int64_t i = 0; i < rows; ++i) sum += losses[i];
       total.count += std::count_if(targets + first, targets + first + rows, [](std::int32_t y) { return y >= 0; });
       if (!g) continue;
-      const Sequences piece{1, rows};
-      if (c_.tied_head) {  // logits = x E^T: dx = dlogits E, dE += dlogits^T x
-        gemm(false, false, rows, d, vocab, logits, vocab, pass.p.token_embedding, d, T{0}, dx + first * d, d);
-        gemm(true, false, vocab, d, rows, logits, vocab, x + first * d, d, T{1}, g->token_embedding, d);
-      } else {
-        linear_backward_input(rows, d, vocab, logits, pass.p.head, T{0}, dx + first * d);
-        linear_backward_weights<T>(piece, d, vocab, x + first * d, logits, g->head, nullptr);
-      }
+      prepared_.head.backward_input(rows, static_cast<const S*>(dlogits), dx + first * d);
+      head_gradient(rows, x + first * d, dlogits, step.fresh && t == 0, to);
     }
     total.sum += sum;
   }
   return total;
 }
 
-template <class T>
-void Network<T>::backward(const Pass& pass, const ModelParameters<T*>& g) {
-  const std::int64_t rows = pass.s.rows();
-  T* dx = w_.dx.get();  // [rows, d_model]
-  if (c_.final_norm) {
-    const T* x = w_.layers[static_cast<std::size_t>(c_.n_layer)].x.get();  // [rows, d_model]
-    norm_backward_parameters(pass.s, c_.d_model, x, w_.final_stats.get(), dx, g.final_norm.gain, g.final_norm.bias);
-    norm_backward_input(c_.norm, rows, c_.d_model, x, pass.p.final_norm.gain, w_.final_stats.get(), dx, false, dx);
-  }
-  for (auto i = static_cast<std::size_t>(c_.n_layer); i-- > 0;) layer_backward(pass, i, g);
-  if (c_.embedding_norm) {
-    const T* sum = w_.embedding.get();  // [rows, d_model]
-    norm_backward_parameters(pass.s, c_.d_model, sum, w_.embedding_stats.get(), dx, g.embedding_norm.gain,
-                             g.embedding_norm.bias);
-    norm_backward_input(c_.norm, rows, c_.d_model, sum, pass.p.embedding_norm.gain, w_.embedding_stats.get(), dx, false,
-                        dx);
-  }
-  embedding_backward(pass.s, c_.d_model, pass.tokens, dx, g.token_embedding, g.position_embedding);
+// dhead (+)= x^T dlogits, or its transpose where the head is tied; x [rows, d_model], dlogits [rows, padded]
+template <class T, class S>
+void Network<T, S>::head_gradient(std::int64_t rows, const S* x, const S* dlogits, bool fresh, T* dhead) {
+  const std::int64_t d = c_.d_model, vocab = c_.vocab_size, padded = padded_vocab(c_);
+  std::vector<WeightPiece> pieces;
+  cut_into_pieces(0, c_.tied_head ? vocab : d, c_.tied_head ? d : vocab, pieces);
+  parallel_for(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t i) {
+    const WeightPiece& at = pieces[static_cast<std::size_t>(i)];
+    if (c_.tied_head)
+      outer_product(at.rows, at.columns, rows, dlogits + at.row, padded, x + at.column, d, !fresh,
+                    dhead + at.row * d + at.column, d);
+    else
+      outer_product(at.rows, at.columns, rows, x + at.row, d, dlogits + at.column, padded, !fresh,
+                    dhead + at.row * vocab + at.column, vocab);
+  });
 }
 
-template <class T>
-void Network<T>::layer_backward(const Pass& pass, std::size_t i, const ModelParameters<T*>& gradients) {
-  const std::int64_t rows = pass.s.rows(), d = c_.d_model;
-  LayerActivations<T>& a = w_.layers[i];
-  const LayerParameters<const T*>& p = pass.p.layers[i];
-  const LayerParameters<T*>& g = gradients.layers[i];
-  T* dx = w_.dx.get();                 // [rows, d_model]
-  T* dnorm = w_.dnorm.take(rows * d);  // [rows, d_model]
-  // x = middle + mlp(norm(middle))
-  mlp_backward(c_, pass.s, p, a.mlp_norm.get(), a, dx, w_, dnorm, g);
-  norm_backward_parameters(pass.s, d, a.middle.get(), a.mlp_stats.get(), dnorm, g.mlp_norm.gain, g.mlp_norm.bias);
-  norm_backward_input(c_.norm, rows, d, a.middle.get(), p.mlp_norm.gain, a.mlp_stats.get(), dnorm, true, dx);
-  // middle = x + attention(norm(x))
-  attention_block_backward(c_, pass.s, p, table_, a.attention_norm.get(), a, dx, w_, dnorm, g);
-  norm_backward_parameters(pass.s, d, a.x.get(), a.attention_stats.get(), dnorm, g.attention_norm.gain,
-                           g.attention_norm.bias);
-  norm_backward_input(c_.norm, rows, d, a.x.get(), p.attention_norm.gain, a.attention_stats.get(), dnorm, true, dx);
-}
-
-template class Network<float>;
-template class Network<double>;
+template class Network<float, float>;
+template class Network<float, bf16>;
+template class Network<double, double>;
 
 }  // namespace qkv

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decoder as a computation: parameters in, logits, losses and gradients out. T is float or double.
+// The decoder as a computation: parameters in, logits, losses and gradients out.
 //
 //   x = token_embedding[token] (+ position_embedding[t])        x = norm(x) if embedding_norm
 //   each layer:  x += attention(norm(x)),  x += mlp(norm(x))
 //   logits = norm(x) head if final_norm, else x head            head = token_embedding^T if tied
+//
+// T is the type of parameters, stream, norms, softmax, loss and gradients; S that of the operands of products: <float,
+// float>, <float, bf16>, or <double, double>, which is written out as the equations are.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
+#include "model/gradient_slots.h"
 #include "model/parameters.h"
+#include "model/prepared.h"
 #include "model/rotary.h"
 #include "model/sequences.h"
 #include "model/workspace.h"
@@ -17,16 +22,22 @@
 
 namespace qkv {
 
-template <class T>
+template <class T, class S>
 class Network {
  public:
   explicit Network(const ModelConfig& config);  // resolved
 
+  // The parameters have changed or are about to.
+  void forget_parameters() noexcept { prepared_.ready = false; }
+  // Keep of each layer only its input, q, k, v and what the heads read, and make the rest again in the backward pass.
+  void set_recompute(bool recompute) noexcept { recompute_ = recompute; }
+  void set_profile(ModelProfile* profile) noexcept { profile_ = profile; }
+
   // logits [rows, vocab_size]
   void logits(const ModelParameters<const T*>& p, const Sequences& s, std::span<const std::int32_t> tokens, T* logits);
 
-  // The loss; with gradients, scale * d(loss.sum) is added to them. batch has been checked.
-  Loss loss(const ModelParameters<const T*>& p, const Batch& batch, T scale, const ModelParameters<T*>* gradients);
+  // The loss; with gradients, scale * d(loss.sum) is added to their sum. batch has been checked.
+  Loss loss(const ModelParameters<const T*>& p, const Batch& batch, T scale, GradientSum::Impl* gradients);
 
   // Reads the tokens after those in `caches`, one a layer, and writes the last one's logits [vocab_size].
   void read(const ModelParameters<const T*>& p, std::span<const std::int32_t> tokens, std::span<KvCache> caches,
@@ -35,21 +46,28 @@ class Network {
  private:
   struct Pass;  // the sequences at hand and what to do with them
 
-  T* forward(const Pass& pass);  // the head's input [rows, d_model]
+  const S* forward(const Pass& pass);  // the head's input [rows, d_model]
   void layer_forward(const Pass& pass, std::size_t i);
-  void head_forward(const ModelParameters<const T*>& p, std::int64_t rows, const T* x, T* logits);
-  Loss head_loss(const Pass& pass, const T* x, const std::int32_t* targets, T scale, T* dx,
-                 const ModelParameters<T*>* g);
-  void backward(const Pass& pass, const ModelParameters<T*>& g);
-  void layer_backward(const Pass& pass, std::size_t i, const ModelParameters<T*>& g);
-  LayerActivations<T>& activations(const Pass& pass, std::size_t i);
+  void end_layer(const Pass& pass, std::size_t i, const T* middle, const T* delta);
+  void head_logits(std::int64_t rows, const S* x, T* logits);  // [rows, vocab_size]
+  Loss head_loss(const Pass& pass, const S* x, const std::int32_t* targets, T scale, T* dx, const GradientSlots<T>* g);
+  void head_gradient(std::int64_t rows, const S* x, const S* dlogits, bool fresh, T* dhead);
+  void backward(const Pass& pass, const GradientSlots<T>& g);
+  void layer_backward(const Pass& pass, std::size_t i, const GradientSlots<T>& g);
+  void remake(const Pass& pass, std::size_t i);
+  LayerActivations<T, S>& activations(const Pass& pass, std::size_t i);
+  RemadeActivations<T, S>& remade(const Pass& pass, std::size_t i);
 
   ModelConfig c_;
   RotaryTable<T> table_;
-  Workspace<T> w_;
+  PreparedModel<T, S> prepared_;
+  Workspace<T, S> w_;
+  bool recompute_ = false;
+  ModelProfile* profile_ = nullptr;
 };
 
-extern template class Network<float>;
-extern template class Network<double>;
+extern template class Network<float, float>;
+extern template class Network<float, bf16>;
+extern template class Network<double, double>;
 
 }  // namespace qkv

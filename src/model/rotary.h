@@ -6,8 +6,10 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
+#include "kernels/row_kernels.h"
 #include "model/sequences.h"
 
 namespace qkv {
@@ -34,25 +36,30 @@ struct RotaryTable {
   }
 };
 
-// x [batch, ctx, heads, head_dim], turned in place; token t stands at first_position + t, which table must reach.
+// x [batch, ctx, ld], of which the first heads * head_dim of each token are turned in place; token t stands at
+// first_position + t, which table must reach.
 //   forward    y_low = x_low cos - x_high sin,   y_high = x_high cos + x_low sin
 //   backward   the same with -sin: the gradient is turned back (`back`)
-template <class T>
-void rotary(const Sequences& s, std::int64_t heads, const RotaryTable<T>& table, std::int64_t first_position, bool back,
-            T* x) {
+template <class T, class S>
+void rotary(const Sequences& s, std::int64_t heads, std::int64_t ld, const RotaryTable<T>& table,
+            std::int64_t first_position, bool back, S* x) {
   const std::int64_t d = table.head_dim, half = d / 2;
   parallel_ranges(s.rows(), rows_per_task(heads * d), [&, x](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t position = first_position + i % s.ctx;
       const T* cosine = table.cosines.data() + position * half;  // [half]
       const T* sine = table.sines.data() + position * half;      // [half]
-      for (std::int64_t h = 0; h < heads; ++h) {
-        T* low = x + (i * heads + h) * d;  // [half]
-        T* high = low + half;              // [half]
-        for (std::int64_t j = 0; j < half; ++j) {
-          const T a = low[j], b = high[j], sn = back ? -sine[j] : sine[j];
-          low[j] = a * cosine[j] - b * sn;
-          high[j] = b * cosine[j] + a * sn;
+      if constexpr (std::is_same_v<T, float>) {
+        row_kernels().of<S>().rotary(1, heads, d, cosine, sine, back, x + i * ld, ld);
+      } else {
+        for (std::int64_t h = 0; h < heads; ++h) {
+          S* low = x + i * ld + h * d;  // [half]
+          S* high = low + half;         // [half]
+          for (std::int64_t j = 0; j < half; ++j) {
+            const S a = low[j], b = high[j], sn = back ? -sine[j] : sine[j];
+            low[j] = a * cosine[j] - b * sn;
+            high[j] = b * cosine[j] + a * sn;
+          }
         }
       }
     }

@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <numbers>
 
-#include "core/parallel.h"
 #include "train/loss_spike.h"
 #include "train/trainer_impl.h"
 
 namespace qkv {
 namespace {
-
-void set_to_zero(std::vector<Tensor>& tensors) {
-  parallel_for(static_cast<std::int64_t>(tensors.size()), [&](std::int64_t i) {
-    Tensor& tensor = tensors[static_cast<std::size_t>(i)];
-    if (tensor.size() > 0) std::memset(tensor.raw(), 0, tensor.bytes());
-  });
-}
 
 std::int64_t real_targets(std::span<const Batch> micro_batches) {
   std::int64_t count = 0;
@@ -65,13 +56,15 @@ StepReport Trainer::Impl::step(std::span<const Batch> micro_batches) {
   report.step = state.step + 1;
   report.learning_rate = learning_rate_at(config, report.step);
   report.tokens = real_targets(micro_batches);
-  if (gradients.empty()) gradients = model.zeros_like_parameters();
-  set_to_zero(gradients);
   if (report.tokens > 0) {
     // One scale for the whole step, so that each real target weighs alike however the step is cut.
     const double scale = 1.0 / static_cast<double>(report.tokens);
     double sum = 0;
-    for (const Batch& batch : micro_batches) sum += model.loss_and_gradients(batch, scale, gradients).sum;
+    std::int64_t sequences = 0;
+    for (const Batch& batch : micro_batches) sequences += batch.batch;
+    gradient_sum.begin(sequences);
+    for (const Batch& batch : micro_batches) sum += model.loss_and_gradients(batch, scale, gradient_sum).sum;
+    const std::vector<Tensor>& gradients = gradient_sum.finish();
     report.loss = sum * scale;
     report.grad_norm = global_norm(gradients);
     report.skipped = !std::isfinite(report.loss) || !std::isfinite(report.grad_norm);

@@ -23,7 +23,12 @@ struct RunState {
 
 struct Trainer::Impl {
   Impl(Model m, Tokenizer t, TokenDataset d, const TrainConfig& c)
-      : model(std::move(m)), tokenizer(std::move(t)), data(std::move(d)), config(c), optimizer(model) {}
+      : model(std::move(m)),
+        tokenizer(std::move(t)),
+        data(std::move(d)),
+        config(c),
+        optimizer(model),
+        gradient_sum(model) {}
 
   StepReport step(std::span<const Batch> micro_batches);
 
@@ -33,9 +38,9 @@ struct Trainer::Impl {
   TrainConfig config;
   AdamW optimizer;
   RunState state;
-  std::int64_t saved_step = -1;       // of the checkpoint that was last written or read; -1: none
-  std::int64_t bad_in_a_row = 0;      // not saved: nothing is saved while it is not 0
-  std::vector<Tensor> gradients;      // [i] as the model's parameter i
+  std::int64_t saved_step = -1;   // of the checkpoint that was last written or read; -1: none
+  std::int64_t bad_in_a_row = 0;  // not saved: nothing is saved while it is not 0
+  GradientSum gradient_sum;
   std::vector<std::int32_t> tokens;   // [grad_accum * batch_size, ctx_len]
   std::vector<std::int32_t> targets;  // likewise
 };

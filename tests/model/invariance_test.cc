@@ -42,42 +42,61 @@ TEST(Invariance, AnyNumberOfThreads) {
     Model model(c, 1);
     test::disturb<float>(model, 0.1, 2);
     const test::Tokens tokens = test::drawn_tokens(c, 5, 150, 3);
-    set_num_threads(1);
-    auto expected = model.zeros_like_parameters();
-    const Loss loss = model.loss_and_gradients(tokens, 0.01, expected);
-    const Tensor logits = model.logits(tokens);
-    for (int threads : {2, 3, 4, 8}) {
-      set_num_threads(threads);
-      auto gradients = model.zeros_like_parameters();
-      EXPECT_EQ(model.loss_and_gradients(tokens, 0.01, gradients).sum, loss.sum);
-      expect_same_bits(model, gradients, expected);
-      EXPECT_TRUE(same_bits(model.logits(tokens), logits));
+    for (const DType operands : {DType::f32, DType::bf16}) {
+      model.set_operands(operands);
+      set_num_threads(1);
+      auto expected = model.zeros_like_parameters();
+      const Loss loss = model.loss_and_gradients(tokens, 0.01, expected);
+      const Tensor logits = model.logits(tokens);
+      for (int threads : {2, 3, 4, 8}) {
+        set_num_threads(threads);
+        auto gradients = model.zeros_like_parameters();
+        EXPECT_EQ(model.loss_and_gradients(tokens, 0.01, gradients).sum, loss.sum);
+        expect_same_bits(model, gradients, expected);
+        EXPECT_TRUE(same_bits(model.logits(tokens), logits));
+      }
+      set_num_threads(0);
     }
-    set_num_threads(0);
   }
+}
+
+// A step of all the sequences at once gives the loss, gradients and logits of one cut as `cuts` says.
+void expect_batch_is_its_parts(Model& model, const test::Tokens& tokens, const std::vector<std::int64_t>& cuts) {
+  const ModelConfig& c = model.config();
+  GradientSum together(model), in_parts(model);
+  together.begin(tokens.batch);
+  const Loss loss = model.loss_and_gradients(tokens, 0.01, together);
+  Loss sum;
+  const Tensor logits = model.logits(tokens);
+  in_parts.begin(tokens.batch);
+  std::int64_t first = 0;
+  for (const std::int64_t count : cuts) {
+    const test::Tokens part = tokens.sequences(first, count);
+    const Loss more = model.loss_and_gradients(part, 0.01, in_parts);
+    sum.sum += more.sum;
+    sum.count += more.count;
+    const Tensor alone = model.logits(part);
+    const std::size_t before = static_cast<std::size_t>(first * tokens.ctx * c.vocab_size) * dtype_size(model.dtype());
+    EXPECT_EQ(std::memcmp(static_cast<const char*>(logits.raw()) + before, alone.raw(), alone.bytes()), 0)
+        << "sequence " << first;
+    first += count;
+  }
+  if (cuts.size() == static_cast<std::size_t>(tokens.batch)) {
+    EXPECT_EQ(loss.sum, sum.sum);
+  }
+  EXPECT_EQ(loss.count, sum.count);
+  expect_same_bits(model, together.finish(), in_parts.finish());
 }
 
 template <class T>
 void expect_batch_is_its_sequences(const ModelConfig& c, const test::Tokens& tokens) {
   Model model(c, 1, dtype_of<T>);
   test::disturb<T>(model, 0.1, 2);
-  auto together = model.zeros_like_parameters(), one_by_one = model.zeros_like_parameters();
-  const Loss loss = model.loss_and_gradients(tokens, 0.01, together);
-  Loss sum;
-  const Tensor logits = model.logits(tokens);
-  for (std::int64_t b = 0; b < tokens.batch; ++b) {
-    const test::Tokens one = tokens.sequence(b);
-    const Loss part = model.loss_and_gradients(one, 0.01, one_by_one);
-    sum.sum += part.sum;
-    sum.count += part.count;
-    const Tensor alone = model.logits(one);
-    EXPECT_EQ(
-        std::memcmp(static_cast<const T*>(logits.raw()) + b * tokens.ctx * c.vocab_size, alone.raw(), alone.bytes()), 0)
-        << "sequence " << b;
-  }
-  EXPECT_EQ(loss.sum, sum.sum);
-  EXPECT_EQ(loss.count, sum.count);
-  expect_same_bits(model, together, one_by_one);
+  const std::vector<std::int64_t> ones(static_cast<std::size_t>(tokens.batch), 1);
+  expect_batch_is_its_parts(model, tokens, ones);
+  if (model.dtype() != DType::f32) return;
+  model.set_operands(DType::bf16);
+  expect_batch_is_its_parts(model, tokens, ones);
 }
 
 TEST(Invariance, FourSequencesAreFourTimesOneAccumulated) {
@@ -89,6 +108,53 @@ TEST(Invariance, FourSequencesAreFourTimesOneAccumulated) {
   ModelConfig c = test::tiny_andrea();
   c.ctx_len = 900;
   expect_batch_is_its_sequences<float>(c, test::drawn_tokens(c, 5, 900, 3));
+}
+
+TEST(Invariance, AStepMayBeCutAnywhere) {
+  for (const auto& [name, c] : models()) {
+    SCOPED_TRACE(name);
+    Model model(c, 1);
+    test::disturb<float>(model, 0.1, 2);
+    const test::Tokens tokens = test::drawn_tokens(c, 19, 12, 3);
+    for (const std::vector<std::int64_t>& cuts :
+         {std::vector<std::int64_t>{1, 18}, {7, 5, 7}, {3, 3, 3, 3, 3, 4}, {10, 9}, {16, 1, 1, 1}})
+      expect_batch_is_its_parts(model, tokens, cuts);
+  }
+}
+
+TEST(Invariance, RecomputedActivationsHaveTheSameBits) {
+  for (const auto& [name, c] : models()) {
+    SCOPED_TRACE(name);
+    Model model(c, 1);
+    test::disturb<float>(model, 0.1, 2);
+    const test::Tokens tokens = test::drawn_tokens(c, 3, 50, 3);
+    for (const DType operands : {DType::f32, DType::bf16}) {
+      model.set_operands(operands);
+      auto kept = model.zeros_like_parameters(), remade = model.zeros_like_parameters();
+      const Loss loss = model.loss_and_gradients(tokens, 0.01, kept);
+      model.set_recompute(true);
+      EXPECT_EQ(model.loss_and_gradients(tokens, 0.01, remade).sum, loss.sum);
+      model.set_recompute(false);
+      expect_same_bits(model, kept, remade);
+    }
+  }
+}
+
+TEST(Invariance, StepsThatDoNotFitAreRefused) {
+  const ModelConfig c = test::tiny_andrea();
+  Model model(c, 1);
+  const test::Tokens tokens = test::drawn_tokens(c, 3, 5, 3);
+  GradientSum sum(model);
+  EXPECT_THROW(sum.begin(0), std::invalid_argument);
+  sum.begin(2);
+  EXPECT_THROW(model.loss_and_gradients(tokens, 1, sum), std::invalid_argument);
+  sum.begin(4);
+  model.loss_and_gradients(tokens, 1, sum);
+  EXPECT_THROW(sum.finish(), std::invalid_argument);
+  Model wide(c, 1, DType::f64);
+  EXPECT_THROW(wide.loss_and_gradients(tokens, 1, sum), std::invalid_argument);
+  EXPECT_THROW(wide.set_operands(DType::bf16), std::invalid_argument);
+  EXPECT_THROW(model.set_operands(DType::f16), std::invalid_argument);
 }
 
 TEST(Invariance, PaddedSequencesAreTheirUnpaddedSelves) {

@@ -11,7 +11,7 @@
 #include "model/activation.h"
 #include "model/cross_entropy.h"
 #include "model/embedding.h"
-#include "model/linear.h"
+#include "model/mlp.h"
 #include "model/norm.h"
 
 namespace qkv {
@@ -47,24 +47,36 @@ void expect_gradient(Doubles& x, const std::function<double()>& loss, const Doub
   }
 }
 
-TEST(Linear, GradientsAreCentralDifferences) {
+// One step of `batch` sequences, all in one slot, in order.
+std::vector<SumStep> in_order(std::int64_t batch) {
+  std::vector<SumStep> steps;
+  for (std::int64_t b = 0; b < batch; ++b) steps.push_back({0, -1, b == 0, b});
+  return steps;
+}
+
+TEST(WeightGradient, SumsLeavesAsTheStepsSay) {
   const std::vector<std::int64_t> lengths{3, 0, 2};
   const Sequences s{3, 3, lengths};
   const std::int64_t in = 5, out = 4, rows = s.rows();
-  Doubles x = normals(rows * in, 1), w = normals(in * out, 2), b = normals(out, 3), dy = normals(rows * out, 4);
-  for (std::int64_t i : {3, 4, 5, 8}) std::fill_n(dy.begin() + i * out, out, 0.0);  // padding
-  Doubles y(dy.size()), dx(x.size(), 9.0), dw(w.size(), 1.0), db(b.size(), 2.0);
-  const auto loss = [&] {
-    linear_forward(rows, in, out, x.data(), w.data(), b.data(), y.data());
-    return dot(y, dy);
-  };
-  linear_backward_input(rows, in, out, dy.data(), w.data(), 0.0, dx.data());
-  linear_backward_weights(s, in, out, x.data(), dy.data(), dw.data(), db.data());
-  for (double& g : dw) g -= 1.0;  // added to, not overwritten
-  for (double& g : db) g -= 2.0;
-  expect_gradient(x, loss, dx, "x");
-  expect_gradient(w, loss, dw, "w");
-  expect_gradient(b, loss, db, "b");
+  Doubles x = normals(rows * in, 1), dy = normals(rows * out, 4), expected(in * out, 0.0), bias(out, 0.0);
+  for (std::int64_t b = 0; b < s.batch; ++b)
+    for (std::int64_t r = b * s.ctx; r < b * s.ctx + s.length(b); ++r)
+      for (std::int64_t j = 0; j < out; ++j) {
+        for (std::int64_t i = 0; i < in; ++i) expected[i * out + j] += x[r * in + i] * dy[r * out + j];
+        bias[j] += dy[r * out + j];
+      }
+  for (std::int64_t r : {3, 4, 5, 8})  // padding is never read
+    for (std::int64_t j = 0; j < out; ++j) dy[r * out + j] = std::nan("");
+  Doubles dw(in * out, 7.0), db(out, 7.0), other(in * out), other_bias(out);
+  const std::vector<SumStep> tree{{0, -1, true, 0}, {1, -1, true, 1}, {1, -1, false, 2}, {0, 1, false, 0}};
+  for (const auto& steps : {in_order(3), tree})
+    for (double* second : {static_cast<double*>(nullptr), other.data()}) {
+      const WeightGradient<double, double> g{in, out, x.data(), in, dy.data(), out, {dw.data(), second}};
+      add_weight_gradients<double, double>(s, steps, {&g, 1});
+      bias_backward<double, double>(s, steps, out, dy.data(), out, {db.data(), other_bias.data()});
+      for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(dw[i], expected[i], 1e-14);
+      for (std::size_t i = 0; i < bias.size(); ++i) EXPECT_NEAR(db[i], bias[i], 1e-14);
+    }
 }
 
 TEST(Norm, GradientsAreCentralDifferences) {
@@ -75,17 +87,19 @@ TEST(Norm, GradientsAreCentralDifferences) {
       Doubles x = normals(rows * d, 1), gain = normals(d, 2), bias = normals(d, 3), dy = normals(rows * d, 4);
       Doubles y(x.size()), statistics(2 * rows), dx(x.size()), dgain(d), dbias(d);
       const auto loss = [&] {
-        norm_forward(kind, 1e-3, rows, d, x.data(), affine ? gain.data() : nullptr, affine ? bias.data() : nullptr,
-                     y.data(), statistics.data());
+        norm_forward<double, double>(kind, 1e-3, rows, d, x.data(), affine ? gain.data() : nullptr,
+                                     affine ? bias.data() : nullptr, y.data(), statistics.data());
         return dot(y, dy);
       };
       loss();
       const double* g = affine ? gain.data() : nullptr;
-      norm_backward_input(kind, rows, d, x.data(), g, statistics.data(), dy.data(), false, dx.data());
-      norm_backward_parameters(s, d, x.data(), statistics.data(), dy.data(), dgain.data(), dbias.data());
+      norm_backward_input<double>(kind, rows, d, x.data(), g, statistics.data(), dy.data(), false, dx.data());
+      norm_backward_parameters<double>(s, in_order(2), d, x.data(), statistics.data(), dy.data(), {dgain.data()},
+                                       {dbias.data()});
       Doubles added(x.size(), 5.0), in_place = dy;
-      norm_backward_input(kind, rows, d, x.data(), g, statistics.data(), dy.data(), true, added.data());
-      norm_backward_input(kind, rows, d, x.data(), g, statistics.data(), in_place.data(), false, in_place.data());
+      norm_backward_input<double>(kind, rows, d, x.data(), g, statistics.data(), dy.data(), true, added.data());
+      norm_backward_input<double>(kind, rows, d, x.data(), g, statistics.data(), in_place.data(), false,
+                                  in_place.data());
       for (std::size_t i = 0; i < dx.size(); ++i) EXPECT_DOUBLE_EQ(added[i], 5.0 + dx[i]);
       EXPECT_EQ(in_place, dx);
       expect_gradient(x, loss, dx, "x");
@@ -98,12 +112,12 @@ TEST(Norm, GradientsAreCentralDifferences) {
 TEST(Norm, HandWorkedRows) {
   const float x[] = {3, -4, 0, 0};
   float y[4], statistics[2];
-  norm_forward<float>(Norm::rmsnorm, 1e-12, 1, 4, x, nullptr, nullptr, y, statistics);  // mean square 25 / 4
+  norm_forward<float, float>(Norm::rmsnorm, 1e-12, 1, 4, x, nullptr, nullptr, y, statistics);  // mean square 25 / 4
   EXPECT_FLOAT_EQ(y[0], 1.2f);
   EXPECT_FLOAT_EQ(y[1], -1.6f);
   EXPECT_EQ(y[2], 0.0f);
   const float z[] = {1, 3}, gain[] = {10, 20}, bias[] = {0.5f, -0.5f};
-  norm_forward<float>(Norm::layernorm, 1e-12, 1, 2, z, gain, bias, y, statistics);  // mean 2, deviation 1
+  norm_forward<float, float>(Norm::layernorm, 1e-12, 1, 2, z, gain, bias, y, statistics);  // mean 2, deviation 1
   EXPECT_FLOAT_EQ(y[0], -9.5f);
   EXPECT_FLOAT_EQ(y[1], 19.5f);
 }
@@ -112,9 +126,11 @@ TEST(Norm, HandWorkedRows) {
 TEST(Norm, GainGradientSumsOverAllRowsOfARank3Input) {
   const Doubles x = normals(24, 1), dy = normals(24, 2);
   Doubles y(24), statistics(12), of_rank3(4), of_rank2(4), by_hand(4);
-  norm_forward<double>(Norm::layernorm, 1e-5, 6, 4, x.data(), nullptr, nullptr, y.data(), statistics.data());
-  norm_backward_parameters<double>({2, 3}, 4, x.data(), statistics.data(), dy.data(), of_rank3.data(), nullptr);
-  norm_backward_parameters<double>({1, 6}, 4, x.data(), statistics.data(), dy.data(), of_rank2.data(), nullptr);
+  norm_forward<double, double>(Norm::layernorm, 1e-5, 6, 4, x.data(), nullptr, nullptr, y.data(), statistics.data());
+  norm_backward_parameters<double>({2, 3}, in_order(2), 4, x.data(), statistics.data(), dy.data(), {of_rank3.data()},
+                                   {});
+  norm_backward_parameters<double>({1, 6}, in_order(1), 4, x.data(), statistics.data(), dy.data(), {of_rank2.data()},
+                                   {});
   for (std::size_t i = 0; i < 24; ++i) by_hand[i % 4] += dy[i] * y[i];
   for (std::size_t j = 0; j < 4; ++j) {
     EXPECT_NEAR(of_rank3[j], by_hand[j], 1e-14);
@@ -123,25 +139,24 @@ TEST(Norm, GainGradientSumsOverAllRowsOfARank3Input) {
 }
 
 TEST(Activation, GradientsAreCentralDifferences) {
-  const std::int64_t size = 67;
+  const std::int64_t rows = 3, d_ff = 23;
   for (const Activation kind : {Activation::relu, Activation::relu2, Activation::gelu, Activation::swiglu}) {
-    const bool gated = kind == Activation::swiglu;
-    Doubles gate = normals(size, 1), up = normals(size, 2), da = normals(size, 3), a(size), dgate(size), dup(size);
+    const std::int64_t size = rows * d_ff, width = kind == Activation::swiglu ? 2 * size : size;
+    Doubles up = normals(width, 2), da = normals(size, 3), a(size), dup(width);
     const auto loss = [&] {
-      activation_forward(kind, size, gated ? gate.data() : nullptr, up.data(), a.data());
+      activation_forward<double>(kind, rows, d_ff, up.data(), a.data());
       return dot(a, da);
     };
-    activation_backward(kind, size, gated ? gate.data() : nullptr, up.data(), da.data(), gated ? dgate.data() : nullptr,
-                        dup.data());
+    activation_backward<double>(kind, rows, d_ff, up.data(), da.data(), dup.data());
     expect_gradient(up, loss, dup, "up");
-    if (gated) expect_gradient(gate, loss, dgate, "gate");
   }
 }
 
 TEST(Activation, HandWorkedValues) {
   const auto value = [](Activation kind, double u, double gate = 0) {
+    const double both[] = {gate, u};
     double a = 0;
-    activation_forward(kind, 1, &gate, &u, &a);
+    activation_forward<double>(kind, 1, 1, kind == Activation::swiglu ? both : &u, &a);
     return a;
   };
   EXPECT_EQ(value(Activation::relu, -2), 0);
@@ -168,46 +183,22 @@ TEST(Embedding, ForwardAndBackwardByHand) {
   embedding_forward<float>({1, 1}, 2, std::vector<std::int32_t>{2}, 3, table, positions, x.data());
   EXPECT_EQ(x[0], 109.0f);
   const float dx[] = {1, 2, 3, 4, 50, 60, 5, 6, 7, 8, 9, 10};
-  std::vector<float> dtable(6, 1.0f), dpositions(8, 0.0f);
-  embedding_backward<float>(s, 2, tokens, dx, dtable.data(), dpositions.data());
-  EXPECT_EQ(dtable, (std::vector<float>{6, 7, 12, 15, 10, 11}));
-  EXPECT_EQ(dpositions, (std::vector<float>{6, 8, 10, 12, 9, 10, 0, 0}));
-}
-
-TEST(Elementary, ExponentialIsAccurate) {
-  double worst = 0;
-  for (int i = -873000; i <= 880000; ++i) {
-    const float x = static_cast<float>(i) * 1e-4f;
-    const double exact = std::exp(static_cast<double>(x));
-    worst = std::max(worst, std::abs(static_cast<double>(exponential(x)) - exact) / exact);
-  }
-  EXPECT_LT(worst, 2 * 0x1p-23);
-  EXPECT_EQ(exponential(0.0f), 1.0f);
-  EXPECT_EQ(exponential(-88.0f), 0.0f);
-  EXPECT_EQ(exponential(-std::numeric_limits<float>::infinity()), 0.0f);
-  EXPECT_EQ(exponential(-1e30f), 0.0f);
-  EXPECT_TRUE(std::isnan(exponential(std::numeric_limits<float>::quiet_NaN())));
-  EXPECT_EQ(sigmoid(0.0f), 0.5f);
-  EXPECT_EQ(sigmoid(200.0f), 1.0f);
-  EXPECT_EQ(sigmoid(-200.0f), 0.0f);
-  EXPECT_EQ(sigmoid(1e30f), 1.0f);
-  EXPECT_EQ(sigmoid(-1e30f), 0.0f);
-  EXPECT_TRUE(std::isnan(sigmoid(std::numeric_limits<float>::quiet_NaN())));
-  for (const float x : {-60.0f, -3.0f, -0.1f, 0.1f, 3.0f, 60.0f})
-    EXPECT_NEAR(sigmoid(x) * (1 + std::exp(-double{x})), 1, 4e-7);
-}
-
-TEST(Elementary, LaneSumsAndMaxima) {
-  for (std::int64_t n : {0, 1, 2, 15, 16, 17, 33, 100}) {
-    Doubles x(static_cast<std::size_t>(n));
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>((i * 37) % 101);
-    double sum = 0, largest = -std::numeric_limits<double>::infinity();
-    for (double v : x) {
-      sum += v;
-      largest = std::max(largest, v);
-    }
-    EXPECT_EQ(lane_sum<double>(n, [&](std::int64_t i) { return x[static_cast<std::size_t>(i)]; }), sum);
-    EXPECT_EQ(lane_max(n, x.data()), largest);
+  std::vector<float> dtable(6, 1.0f), dpositions(8, 1.0f), dtable2(6, 0.0f), dpositions2(8);
+  std::vector<std::int32_t> touched, touched2;
+  GradientSlots<float> g;
+  for (auto& list : g.touched) list = &touched;
+  g.touched[1] = &touched2;
+  g.roles[0].token_embedding = dtable.data();
+  g.roles[0].position_embedding = dpositions.data();
+  g.roles[1].token_embedding = dtable2.data();
+  g.roles[1].position_embedding = dpositions2.data();
+  for (const auto& steps : {in_order(2), std::vector<SumStep>{{0, -1, true, 0}, {1, -1, true, 1}, {0, 1, false, 0}}}) {
+    g.steps = steps;
+    embedding_backward<float>(s, 2, 3, 4, tokens, dx, g);
+    EXPECT_EQ(dtable, (std::vector<float>{5, 6, 11, 14, 9, 10}));
+    EXPECT_EQ(dpositions, (std::vector<float>{6, 8, 10, 12, 9, 10, 0, 0}));
+    EXPECT_EQ(dtable2, std::vector<float>(6, 0.0f));
+    EXPECT_TRUE(touched.empty() && touched2.empty());
   }
 }
 

@@ -14,21 +14,21 @@ namespace {
 
 TEST(CrossEntropy, HandWorkedRow) {
   // softmax([ln 1, ln 2, ln 5]) = [1, 2, 5] / 8
-  std::vector<double> logits{0, std::log(2.0), std::log(5.0), 7, 7, 7};
+  std::vector<double> logits{0, std::log(2.0), std::log(5.0), 99, 7, 7, 7, 99};
   const std::int32_t targets[] = {1, -1};
   double losses[2];
-  cross_entropy(2, 3, logits.data(), targets, true, 0.5, losses);
+  cross_entropy(2, 3, 4, logits.data(), targets, 0.5, logits.data(), losses);
   EXPECT_NEAR(losses[0], std::log(4.0), 1e-15);
   EXPECT_EQ(losses[1], 0.0);
-  const double expected[] = {0.5 / 8, 0.5 * (2.0 / 8 - 1), 0.5 * 5 / 8, 0, 0, 0};
-  for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(logits[i], expected[i], 1e-15);
+  const double expected[] = {0.5 / 8, 0.5 * (2.0 / 8 - 1), 0.5 * 5 / 8, 0, 0, 0, 0, 0};
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_NEAR(logits[i], expected[i], 1e-15);
 }
 
 TEST(CrossEntropy, LargeLogitsStayFinite) {
   std::vector<float> logits{1e30f, -1e30f, 0, 3e38f, 3e38f, -3e38f};
   const std::int32_t targets[] = {0, 0};
   double losses[2];
-  cross_entropy(2, 3, logits.data(), targets, true, 1.0f, losses);
+  cross_entropy(2, 3, 3, logits.data(), targets, 1.0f, logits.data(), losses);
   EXPECT_EQ(losses[0], 0.0);
   EXPECT_NEAR(losses[1], std::log(2.0), 1e-7);
   for (float g : logits) EXPECT_TRUE(std::isfinite(g));
@@ -38,7 +38,7 @@ TEST(CrossEntropy, NanInALogitIsSeen) {
   std::vector<float> logits{0, std::numeric_limits<float>::quiet_NaN(), 1};
   const std::int32_t target = 0;
   double loss;
-  cross_entropy(1, 3, logits.data(), &target, false, 1.0f, &loss);
+  cross_entropy<float, float>(1, 3, 3, logits.data(), &target, 1.0f, nullptr, &loss);
   EXPECT_TRUE(std::isnan(loss));
 }
 

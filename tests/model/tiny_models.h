@@ -97,6 +97,15 @@ struct Tokens {
     one.targets.assign(targets.begin() + b * ctx, targets.begin() + b * ctx + one.ctx);
     return one;
   }
+  // `count` sequences from `first` on; one alone is cut to its length.
+  Tokens sequences(std::int64_t first, std::int64_t count) const {
+    if (count == 1) return sequence(first);
+    Tokens part{count, ctx, {}, {}, {}};
+    part.tokens.assign(tokens.begin() + first * ctx, tokens.begin() + (first + count) * ctx);
+    part.targets.assign(targets.begin() + first * ctx, targets.begin() + (first + count) * ctx);
+    if (!lengths.empty()) part.lengths.assign(lengths.begin() + first, lengths.begin() + first + count);
+    return part;
+  }
 };
 
 // Random tokens; about one target in eight is ignored.
