@@ -31,7 +31,7 @@ ALLOWED = {
 # The room that implements each public header.
 PUBLIC = {
     "tensor": "core", "error": "core", "threads": "core", "version": "core", "interrupt": "os",
-    "kernels": "kernels", "attention": "attention", "multi_head": "attention", "kv_cache": "attention", "model": "model",
+    "kernels": "kernels", "attention": "attention", "multi_head": "attention", "kv_cache": "attention", "model": "model", "gradient_sum": "model",
     "tokenizer": "text", "array_file": "formats", "model_file": "formats", "generate": "generate",
     "dataset": "train", "train": "train", "report": "train", "explain": "inspect", "inspect": "inspect",
     "measure": "measure", "training_memory": "measure", "qkv": "all",

@@ -6,9 +6,11 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "core/parallel.h"
+#include "kernels/row_kernels.h"
 #include "model/lane_tree.h"
 #include "model/parameters.h"
 #include "qkv/gradient_sum.h"
@@ -50,6 +52,15 @@ struct GradientSlots {
 // The slots for the next `count` sequences; memory is made ready.
 template <class T>
 GradientSlots<T> take_slots(GradientSum::Impl& sum, std::int64_t count);
+
+// to += from, each [count]
+template <class T>
+void accumulate(std::int64_t count, const T* from, T* to) {
+  if constexpr (std::is_same_v<T, float>)
+    row_kernels().f32.accumulate(count, from, to);
+  else
+    for (std::int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
 
 // A gradient [size] that is a sum over rows: leaf_of(sequence, first, count, leaf) adds elements first ... first +
 // count of that sequence's leaf to leaf [count], which holds zeros. Slots must have memory.

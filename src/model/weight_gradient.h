@@ -29,12 +29,19 @@ struct WeightPiece {
   std::size_t matrix;
   std::int64_t row, rows, column, columns;
 };
-inline constexpr std::int64_t kPieceRows = 768, kPieceColumns = 384;
+inline constexpr std::int64_t kPieceRows = 384, kPieceColumns = 768;  // at most
+
+// Equal pieces, as far as multiples of 64 allow.
+inline std::int64_t piece_size(std::int64_t size, std::int64_t most) {
+  const std::int64_t pieces = (size + most - 1) / most;
+  return std::min(most, ((size + pieces - 1) / pieces + 63) / 64 * 64);
+}
 
 inline void cut_into_pieces(std::size_t matrix, std::int64_t in, std::int64_t out, std::vector<WeightPiece>& pieces) {
-  for (std::int64_t j = 0; j < out; j += kPieceColumns)
-    for (std::int64_t i = 0; i < in; i += kPieceRows)
-      pieces.push_back({matrix, i, std::min(kPieceRows, in - i), j, std::min(kPieceColumns, out - j)});
+  const std::int64_t rows = piece_size(in, kPieceRows), columns = piece_size(out, kPieceColumns);
+  for (std::int64_t j = 0; j < out; j += columns)
+    for (std::int64_t i = 0; i < in; i += rows)
+      pieces.push_back({matrix, i, std::min(rows, in - i), j, std::min(columns, out - j)});
 }
 
 template <class S, class T>
@@ -55,7 +62,7 @@ void sum_piece(const Sequences& s, std::span<const SumStep> steps, const WeightG
     if (step.from >= 0) {
       const Place from = place(step.from);
       for (std::int64_t i = 0; i < piece.rows; ++i)
-        for (std::int64_t j = 0; j < piece.columns; ++j) to.data[i * to.stride + j] += from.data[i * from.stride + j];
+        accumulate(piece.columns, from.data + i * from.stride, to.data + i * to.stride);
       continue;
     }
     const std::int64_t first = step.sequence * s.ctx;
