@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv bench: how fast this machine is, and how much of that attention uses.
+// qkv bench: how fast this machine is, and how much of that attention and training use.
 #include "bench.h"
 
 #include <fmt/format.h>
@@ -13,14 +13,17 @@ constexpr const char* kFooter = R"(
 A speed means something beside its ceiling, and on a machine that does nothing else. Ceilings are measured by the same
 process, between the passes they belong to, with the same threads and the same kernels (QKV_KERNELS forces a set).
   qkv bench peak            how fast it multiplies and adds, and reads memory
-  qkv bench attention       forward, backward and decode against those ceilings)";
+  qkv bench attention       forward, backward and decode against those ceilings
+  qkv bench train           optimiser steps of a whole model)";
 
 void add(CLI::App& app) {
-  CLI::App* bench = app.add_subcommand("bench", "How fast this machine is, and how much of that attention uses");
+  CLI::App* bench =
+      app.add_subcommand("bench", "How fast this machine is, and how much of that attention and training use");
   bench->require_subcommand(1);
   bench->footer(kFooter);
   qkv::cli::add_bench_peak(*bench);
   qkv::cli::add_bench_attention(*bench);
+  qkv::cli::add_bench_train(*bench);
 }
 
 const qkv::cli::Subcommand kBench(50, add);

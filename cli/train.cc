@@ -17,6 +17,7 @@
 #include "qkv/model_file.h"
 #include "train_memory.h"
 #include "train_page.h"
+#include "train_profile.h"
 #include "train_progress.h"
 #include "train_settings.h"
 
@@ -119,6 +120,16 @@ class FreshDirectory {
   bool made_;
 };
 
+void warn(const std::string& text) { print_error("qkv: warning: " + text + "\n"); }
+
+// What --dtype asks for, as far as this processor goes.
+qkv::DType operands_of(const TrainSettings& settings) {
+  if (settings.dtype == "f32" || (settings.dtype == "auto" && !qkv::fast_bf16())) return qkv::DType::f32;
+  if (qkv::fast_bf16()) return qkv::DType::bf16;
+  warn("this processor has no bf16 instructions; training in f32");
+  return qkv::DType::f32;
+}
+
 qkv::Trainer start(const TrainSettings& settings) {
   if (settings.data.empty()) throw UsageError("--data is needed: the text to learn from");
   switch (qkv::inspect_run_directory(settings.out)) {
@@ -132,6 +143,7 @@ qkv::Trainer start(const TrainSettings& settings) {
   }
   qkv::TrainConfig config;
   settings.apply(config);
+  config.operands = operands_of(settings);
   qkv::validate(config);
   const qkv::Corpus corpus = qkv::Corpus::read(settings.data, settings.validation_fraction);
   const std::string spec = tokenizer_spec(settings, corpus.training_bytes() + corpus.validation_bytes());
@@ -184,8 +196,6 @@ void check_same_model(const TrainSettings& settings, const qkv::Trainer& trainer
   if (!fits) throw UsageError("a run's tokenizer cannot change; leave out --tokenizer, or start a new run");
 }
 
-void warn(const std::string& text) { print_error("qkv: warning: " + text + "\n"); }
-
 qkv::Trainer resume(const TrainSettings& settings) {
   qkv::load_train_config(settings.out);  // says what is missing before the text is read
   std::vector<std::string> refused;
@@ -195,6 +205,7 @@ qkv::Trainer resume(const TrainSettings& settings) {
   check_same_model(settings, trainer, trainer.model().config());
   qkv::TrainConfig config = trainer.config();
   settings.apply(config);
+  if (settings.dtype != "auto") config.operands = operands_of(settings);
   trainer.set_config(config);
   if (settings.memory_check) check_memory(trainer.model().config(), config);
   print(fmt::format("resuming after step {} of {}\n", trainer.steps_done(), config.steps));
@@ -241,12 +252,14 @@ class Reporter {
     print(text + "\n");
   }
   double seconds() const { return progress_.seconds(); }
+  TrainProfile& profile() { return profile_; }
   void keep(TrainPage& page) { page_ = &page; }  // to be written while the run goes on
 
  private:
   void step(const qkv::StepReport& report) {
     const std::int64_t steps = trainer_.config().steps;
     if (page_) page_->after_step();
+    profile_.add(report);
     seconds_ += report.seconds;
     tokens_ += report.tokens;
     ++count_;
@@ -316,6 +329,7 @@ class Reporter {
   double flops_per_token_, peak_;
   Progress progress_;
   TrainPage* page_ = nullptr;
+  TrainProfile profile_;
   double seconds_ = 0;                   // since the last line
   std::int64_t tokens_ = 0, count_ = 0;  // likewise
 };
@@ -349,20 +363,36 @@ bool run_with_page(qkv::Trainer& trainer, const qkv::RunOptions& options, Report
   }
 }
 
+// The whole run's speed, evaluations, checkpoints and samples included; the peak is the mean of one measured before the
+// first step and one after the last.
+void report_speed(Reporter& reporter, const TrainSettings& settings, double flops, double before, double after) {
+  const TrainProfile& profile = reporter.profile();
+  if (profile.steps == 0) return;
+  const double rate = static_cast<double>(profile.tokens) / reporter.seconds(), peak = (before + after) / 2 * 1e9;
+  reporter.line(fmt::format("speed: {:.1f} tokens/s in all, {:.1f} % of the peak; {:.2f} GB of memory at most", rate,
+                            100 * rate * flops / peak, static_cast<double>(peak_memory()) / 1e9));
+  if (settings.profile) print(profile_table(profile));
+}
+
 void run(const TrainSettings& settings) {
   if (settings.out.empty()) throw UsageError("--out is needed: the directory of the model");
   qkv::Trainer trainer = settings.resume ? resume(settings) : start(settings);
   describe(trainer);
   const qkv::ModelConfig& model = trainer.model().config();
   const double flops = qkv::training_flops_per_token(model, model.ctx_len);
-  const qkv::Peak peak = qkv::measure_peak();
-  print(fmt::format("peak: {:.0f} GF/s ({}), {:.1f} MFLOP a token\n", peak.gflops, peak.instructions, flops / 1e6));
+  const qkv::DType operands = trainer.config().operands;
+  const qkv::Peak peak = qkv::measure_peak(operands);
+  print(fmt::format("products of {}: peak {:.0f} GF/s ({}), {:.1f} MFLOP a token\n", qkv::dtype_name(operands),
+                    peak.gflops, peak.instructions, flops / 1e6));
   qkv::install_interrupt_latch();
   Reporter reporter(trainer, settings, flops, peak.gflops * 1e9);
+  if (settings.profile) trainer.model().set_profile(&reporter.profile().model);
   TrainPage page(settings.out, trainer, page_facts(settings, trainer, peak),
                  [&](const std::string& text) { reporter.line(text); });
   const bool complete = run_with_page(
       trainer, {settings.out, flops, peak.gflops * 1e9, settings.stop_after, settings.save_patience}, reporter, page);
+  trainer.model().set_profile(nullptr);
+  report_speed(reporter, settings, flops, peak.gflops, qkv::measure_peak(operands).gflops);
   if (!complete) {
     reporter.line(fmt::format("{}: step {} is finished and saved in {}; go on with --resume",
                               qkv::interrupt_requested() ? "interrupted" : "stopped", trainer.steps_done(),

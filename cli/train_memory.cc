@@ -21,7 +21,8 @@ std::string options_of(const TrainingShape& shape, const TrainingShape& asked) {
 }  // namespace
 
 void check_memory(const ModelConfig& model, const TrainConfig& config) {
-  const TrainingShape asked{config.batch_size, config.grad_accum, model.ctx_len};
+  const TrainingShape asked{config.batch_size, config.grad_accum, model.ctx_len, config.operands == DType::bf16,
+                            config.recompute};
   const TrainingMemory needed = training_memory(model, asked);
   const std::int64_t available = memory_for_this_process();
   if (available == 0 || needed.total() <= available) return;

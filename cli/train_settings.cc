@@ -163,6 +163,15 @@ void add_optimiser_options(CLI::App& command, TrainSettings& s) {
               {"wsd", Schedule::wsd},
               {"constant", Schedule::constant}},
              "Learning rate after the warm-up [cosine]");
+  command.add_option("--dtype", s.dtype, "Operands of products: bf16 where the processor has it, else f32 [auto]")
+      ->check(CLI::IsMember({"auto", "f32", "bf16"}).description(""))
+      ->type_name("auto|f32|bf16")
+      ->take_last();
+  add(command, v, "--recompute,!--no-recompute", &C::recompute,
+      "Keep less than half of the activations and compute them again: the same bits, about a seventh slower");
+  add(command, v, "--dropout", &C::dropout, "Share of attention's probabilities and of what blocks add that is dropped")
+      ->capture_default_str();
+  command.add_flag("--profile", s.profile, "Tell at the end where the time went, kind of work by kind of work");
   add(command, v, "--weight-decay", &C::weight_decay, "Of matrices")->capture_default_str();
   add(command, v, "--beta1", &C::beta1, "Memory of the mean gradient")->capture_default_str();
   add(command, v, "--beta2", &C::beta2, "Memory of its square")->capture_default_str();

@@ -25,6 +25,8 @@ struct TrainSettings {
   std::int64_t stop_after = 0;
   double save_patience = 600;  // seconds
   bool memory_check = true;
+  std::string dtype = "auto";  // auto, f32 or bf16
+  bool profile = false;
   std::string sample_prompt = "\n";
   std::int64_t sample_tokens = 60;
 

@@ -97,6 +97,15 @@ struct ModelProfile {
   double attention = 0, projections = 0, mlp = 0, norms = 0, head = 0, embedding = 0;
 };
 
+// Dropout of attention's probabilities and of what each block adds to the stream, in loss_and_gradients alone. What is
+// dropped is a function of (seed, step, layer, number of the sequence in its step, element): the same at any number of
+// threads and however a step is cut.
+struct ModelDropout {
+  double p = 0;  // from 0 (off) to below 1
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+};
+
 // Keys and values of the tokens a model has read, one cache a layer.
 class ModelState {
  public:
@@ -132,6 +141,8 @@ class Model {
   // Whether loss_and_gradients keeps of each layer only its input, q, k, v and what the heads read, and computes the
   // rest again: less than half of the activations' memory, about a seventh more work, the same bits.
   void set_recompute(bool recompute);
+  // Throws std::invalid_argument unless 0 <= p < 1.
+  void set_dropout(const ModelDropout& dropout);
   // Adds up where the time goes; null: no longer. The profile must outlive its use.
   void set_profile(ModelProfile* profile);
 

@@ -46,6 +46,9 @@ struct TrainConfig {
   std::int64_t keep_checkpoints = 3;  // the newest ones; older ones are removed
   std::int64_t max_bad_steps = 10;    // steps in a row with NaN or inf that end the run
   std::uint64_t seed = 1337;
+  DType operands = DType::f32;  // of products and attention, f32 or bf16: Model::set_operands
+  bool recompute = false;       // Model::set_recompute; changes no bit
+  double dropout = 0;           // ModelDropout::p
 
   bool operator==(const TrainConfig&) const = default;
 };
@@ -91,7 +94,9 @@ struct StepReport {
   double grad_norm = 0;   // before clipping
   double learning_rate = 0;
   std::int64_t tokens = 0;  // real targets
-  double seconds = 0;
+  double seconds = 0;            // of the whole step
+  double optimiser_seconds = 0;  // of them: the gradients' norm and AdamW
+  double data_seconds = 0;       // of them: reading windows of tokens
   bool skipped = false;  // NaN or inf: nothing was changed
   double spike = 0;      // a loss past z = 6: z, its distance from the mean of up to 128 losses before, in deviations
 };

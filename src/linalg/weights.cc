@@ -30,6 +30,14 @@ void copy_rounded(std::int64_t rows, std::int64_t columns, const T* src, std::in
                   });
 }
 
+// Room to put matrices together in, kept by the thread: training does it anew each step.
+template <class T>
+T* room_of(std::int64_t size) {
+  thread_local std::vector<T> room;
+  if (room.size() < static_cast<std::size_t>(size)) room.resize(static_cast<std::size_t>(size));
+  return room.data();
+}
+
 }  // namespace
 
 // W, or W^T if `transposed`, dense in the operand's type, where there is no packed product; else packed both ways.
@@ -87,13 +95,15 @@ void Weights::prepare(std::span<const MatrixPart<T>> parts, bool backward) {
   Impl& w = *impl_;
   w.transposed = false;
   if (parts.size() == 1 && parts[0].columns == w.out) return w.finish(parts[0].data, backward);
-  std::vector<T> joined(static_cast<std::size_t>(w.in * w.out));  // [in, out]
+  T* joined = room_of<T>(w.in * w.out);  // [in, out]
   std::int64_t first = 0;
   for (const MatrixPart<T>& part : parts) {
-    copy_rounded(w.in, part.columns, part.data, part.columns, joined.data() + first, w.out);
+    copy_rounded(w.in, part.columns, part.data, part.columns, joined + first, w.out);
     first += part.columns;
   }
-  w.finish(joined.data(), backward);
+  for (std::int64_t i = 0; i < w.in && first < w.out; ++i)
+    std::fill(joined + i * w.out + first, joined + (i + 1) * w.out, T{0});
+  w.finish(static_cast<const T*>(joined), backward);
 }
 
 template <class T>
@@ -101,9 +111,10 @@ void Weights::prepare_transposed(const T* e, std::int64_t columns, bool backward
   Impl& w = *impl_;
   w.transposed = true;
   if (columns == w.out) return w.finish(e, backward);
-  std::vector<T> padded(static_cast<std::size_t>(w.in * w.out));  // [out, in]
-  std::copy_n(e, columns * w.in, padded.data());
-  w.finish(padded.data(), backward);
+  T* padded = room_of<T>(w.in * w.out);  // [out, in]
+  copy_rounded(columns, w.in, e, w.in, padded, w.in);
+  std::fill(padded + columns * w.in, padded + w.out * w.in, T{0});
+  w.finish(static_cast<const T*>(padded), backward);
 }
 
 namespace {

@@ -47,12 +47,13 @@ struct QkvViews {
   }
 };
 
-inline AttentionOptions causal_options(const Sequences& s) {
+inline AttentionOptions causal_options(const Sequences& s, const AttentionDropout& dropout) {
   AttentionOptions options;
   options.causal = true;
   options.alignment = Alignment::top_left;
   options.q_lengths.assign(s.lengths.begin(), s.lengths.end());
   options.kv_lengths = options.q_lengths;
+  options.dropout = dropout;
   return options;
 }
 
@@ -70,7 +71,7 @@ void turn(const ModelConfig& c, const Sequences& s, const RotaryTable<T>& table,
 template <class T, class S>
 void attention_block_forward(const ModelConfig& c, const Sequences& s, const PreparedLayer<T>& w, const T* out_bias,
                              const RotaryTable<T>& table, const S* xn, LayerActivations<T, S>& a, KvCache* cache,
-                             ModelProfile* profile, T* y) {
+                             const AttentionDropout& dropout, ModelProfile* profile, T* y) {
   const std::int64_t rows = s.rows(), first_position = cache ? cache->first_key() + cache->size() : 0;
   const QkvSizes size = qkv_sizes(c);
   S* qkv = a.qkv.take(rows * size.all());      // [rows, q + k + v]
@@ -90,7 +91,7 @@ void attention_block_forward(const ModelConfig& c, const Sequences& s, const Pre
       cache->attend(views.q, {}, results);
     } else {
       results.lse = view(a.lse.take(s.batch * c.n_head * s.ctx), Dims{s.batch, c.n_head, s.ctx});
-      attention(views.q, views.k, views.v, causal_options(s), results);
+      attention(views.q, views.k, views.v, causal_options(s, dropout), results);
     }
   }
   const PartTimer timer(profile, &ModelProfile::projections);
@@ -102,7 +103,8 @@ void attention_block_forward(const ModelConfig& c, const Sequences& s, const Pre
 template <class T, class S>
 void attention_block_backward(const ModelConfig& c, const Sequences& s, std::size_t layer, const PreparedLayer<T>& w,
                               const RotaryTable<T>& table, const S* xn, LayerActivations<T, S>& a, const S* dy,
-                              Workspace<T, S>& room, ModelProfile* profile, T* dxn, const GradientSlots<T>& g) {
+                              Workspace<T, S>& room, const AttentionDropout& dropout, ModelProfile* profile, T* dxn,
+                              const GradientSlots<T>& g) {
   const std::int64_t rows = s.rows();
   const QkvSizes size = qkv_sizes(c);
   S* dheads = room.dheads.take(rows * size.heads);  // [rows, n_head, v_head_dim]
@@ -120,7 +122,7 @@ void attention_block_backward(const ModelConfig& c, const Sequences& s, std::siz
     gradients.dv = slopes.v;
     attention_backward(views.q, views.k, views.v, by_head(a.heads.get(), s, size.heads, c.n_head, c.v_head_dim),
                        view(a.lse.get(), Dims{s.batch, c.n_head, s.ctx}),
-                       by_head(dheads, s, size.heads, c.n_head, c.v_head_dim), causal_options(s), gradients);
+                       by_head(dheads, s, size.heads, c.n_head, c.v_head_dim), causal_options(s, dropout), gradients);
     turn(c, s, table, 0, true, dqkv);
   }
   const PartTimer timer(profile, &ModelProfile::projections);

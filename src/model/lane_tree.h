@@ -27,6 +27,7 @@ class LaneTree {
     first_lanes_.clear();
   }
   std::int64_t missing() const noexcept { return total_ - next_; }
+  std::int64_t taken() const noexcept { return next_; }
   int slots_in_use() const noexcept { return static_cast<int>(first_lanes_.size()); }
 
   // The steps that the next `count` sequences cause; count <= missing(). After the last one the sum is in slot 0.

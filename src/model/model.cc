@@ -68,6 +68,7 @@ struct Model::Impl {
       Network<float, float>{ModelConfig{}}};
   bool recompute = false;
   ModelProfile* profile = nullptr;
+  ModelDropout dropout;
 
   // Calls f(network, parameters by role) with the element type at hand.
   template <class F>
@@ -88,6 +89,7 @@ struct Model::Impl {
         [&](auto& net) {
           net.set_recompute(recompute);
           net.set_profile(profile);
+          net.set_dropout(dropout);
         },
         network);
   }
@@ -149,6 +151,13 @@ void Model::set_recompute(bool recompute) {
 void Model::set_profile(ModelProfile* profile) {
   impl_->profile = profile;
   std::visit([&](auto& net) { net.set_profile(profile); }, impl_->network);
+}
+
+void Model::set_dropout(const ModelDropout& dropout) {
+  if (!(dropout.p >= 0 && dropout.p < 1))
+    refuse("dropout expected p from 0 to below 1; found " + std::to_string(dropout.p));
+  impl_->dropout = dropout;
+  std::visit([&](auto& net) { net.set_dropout(dropout); }, impl_->network);
 }
 
 bool fast_bf16() { return has_fast_bf16_products(); }

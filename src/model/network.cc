@@ -90,7 +90,8 @@ void Network<T, S>::layer_forward(const Pass& pass, std::size_t i) {
   T* middle = r.middle.take(size);  // [rows, d_model]
   S* mn = r.mlp_norm.take(size);    // [rows, d_model]
   attention_block_forward(c_, pass.s, w, p.bo, table_, static_cast<const S*>(r.attention_norm.get()), a,
-                          pass.caches.empty() ? nullptr : &pass.caches[i], profile_, delta);
+                          pass.caches.empty() ? nullptr : &pass.caches[i], pass.of_attention(i), profile_, delta);
+  drop(pass, i, DropoutKind::attention_residual, delta);
   {
     const PartTimer timer(profile_, &ModelProfile::norms);
     add_norm_forward(c_.norm, c_.norm_eps, rows, c_.d_model, static_cast<const T*>(a.x.get()),
@@ -101,7 +102,18 @@ void Network<T, S>::layer_forward(const Pass& pass, std::size_t i) {
     const PartTimer timer(profile_, &ModelProfile::mlp);
     mlp_forward(c_, rows, w, p.b_down, static_cast<const S*>(mn), r, delta);
   }
+  drop(pass, i, DropoutKind::mlp_residual, delta);
   end_layer(pass, i, middle, delta);
+}
+
+// delta [rows, d_model], what a block adds to the stream
+template <class T, class S>
+void Network<T, S>::drop(const Pass& pass, std::size_t layer, DropoutKind kind, T* delta) {
+  const Dropout dropout = pass.at(layer, kind);
+  if (!dropout) return;
+  const PartTimer timer(profile_, &ModelProfile::norms);
+  const std::int64_t row = pass.s.ctx * c_.d_model;  // elements of a sequence
+  drop_elements(dropout, pass.first_sequence * row, pass.s.batch * row, static_cast<const T*>(delta), delta);
 }
 
 // The next layer's input, middle + delta, and the norm that follows.
@@ -167,8 +179,12 @@ Loss Network<T, S>::loss(const ModelParameters<const T*>& p, const Batch& batch,
   Loss total;
   for (std::int64_t b = 0; b < s.batch; b += group) {
     const auto offset = static_cast<std::size_t>(b * s.ctx);
-    const Pass pass{p, s.part(b, group), batch.tokens.subspan(offset), gradients != nullptr};
+    Pass pass{p, s.part(b, group), batch.tokens.subspan(offset), gradients != nullptr};
     GradientSlots<T> slots;
+    if (gradients) {
+      pass.dropout = dropout_;
+      pass.first_sequence = gradients->lanes.taken();
+    }
     if (gradients) slots = take_slots<T>(*gradients, pass.s.batch);
     const S* x = forward(pass);                                            // [rows, d_model]
     T* dx = gradients ? w_.dx.take(pass.s.rows() * c_.d_model) : nullptr;  // [rows, d_model]

@@ -22,6 +22,9 @@
 
 namespace qkv {
 
+// Where a layer drops.
+enum class DropoutKind : std::uint8_t { attention_probs, attention_residual, mlp_residual };
+
 template <class T, class S>
 class Network {
  public:
@@ -31,6 +34,7 @@ class Network {
   void forget_parameters() noexcept { prepared_.ready = false; }
   // Keep of each layer only its input, q, k, v and what the heads read, and make the rest again in the backward pass.
   void set_recompute(bool recompute) noexcept { recompute_ = recompute; }
+  void set_dropout(const ModelDropout& dropout) noexcept { dropout_ = dropout; }
   void set_profile(ModelProfile* profile) noexcept { profile_ = profile; }
 
   // logits [rows, vocab_size]
@@ -55,6 +59,8 @@ class Network {
   void backward(const Pass& pass, const GradientSlots<T>& g);
   void layer_backward(const Pass& pass, std::size_t i, const GradientSlots<T>& g);
   void remake(const Pass& pass, std::size_t i);
+  void drop(const Pass& pass, std::size_t layer, DropoutKind kind, T* delta);
+  const S* dropped_operand(const Pass& pass, std::size_t layer, DropoutKind kind);
   LayerActivations<T, S>& activations(const Pass& pass, std::size_t i);
   RemadeActivations<T, S>& remade(const Pass& pass, std::size_t i);
 
@@ -64,6 +70,7 @@ class Network {
   Workspace<T, S> w_;
   bool recompute_ = false;
   ModelProfile* profile_ = nullptr;
+  ModelDropout dropout_;
 };
 
 extern template class Network<float, float>;

@@ -48,6 +48,7 @@ void Network<T, S>::remake(const Pass& pass, std::size_t i) {
     const PartTimer timer(profile_, &ModelProfile::projections);
     w.wo.forward(rows, static_cast<const S*>(a.heads.get()), p.bo, delta);
   }
+  drop(pass, i, DropoutKind::attention_residual, delta);
   {
     const PartTimer timer(profile_, &ModelProfile::norms);
     norm_forward(c_.norm, c_.norm_eps, rows, c_.d_model, static_cast<const T*>(a.x.get()), p.attention_norm.gain,
@@ -58,6 +59,19 @@ void Network<T, S>::remake(const Pass& pass, std::size_t i) {
   }
   const PartTimer timer(profile_, &ModelProfile::mlp);
   mlp_activation(c_, rows, w, static_cast<const S*>(r.mlp_norm.get()), r);
+}
+
+// The stream's gradient as the operand that a block's backward pass begins with, [rows, d_model].
+template <class T, class S>
+const S* Network<T, S>::dropped_operand(const Pass& pass, std::size_t layer, DropoutKind kind) {
+  const PartTimer timer(profile_, &ModelProfile::norms);
+  const std::int64_t row = pass.s.ctx * c_.d_model, size = pass.s.batch * row;
+  const T* dx = w_.dx.get();  // [rows, d_model]
+  const Dropout dropout = pass.at(layer, kind);
+  if (!dropout) return as_operand(size, dx, w_.dy);
+  S* dy = w_.dy.take(size);
+  drop_elements(dropout, pass.first_sequence * row, size, dx, dy);
+  return dy;
 }
 
 template <class T, class S>
@@ -78,21 +92,21 @@ void Network<T, S>::layer_backward(const Pass& pass, std::size_t i, const Gradie
                                 g.of([&](auto& role) { return (role.layers[i].*member).bias; }));
     norm_backward_input(c_.norm, rows, d, x, norm.gain, statistics, static_cast<const T*>(dnorm), true, dx);
   };
-  const auto operand = [&] {
-    const PartTimer timer(profile_, &ModelProfile::norms);
-    return as_operand(size, static_cast<const T*>(dx), w_.dy);  // [rows, d_model]
-  };
   {
-    const S* dy = operand();
+    const S* dy = dropped_operand(pass, i, DropoutKind::mlp_residual);
     const PartTimer timer(profile_, &ModelProfile::mlp);
     mlp_backward(c_, pass.s, i, w, static_cast<const S*>(r.mlp_norm.get()), r, dy, w_, dnorm, g);
   }
   through_norm(r.middle.get(), r.mlp_stats.get(), p.mlp_norm, &LayerParameters<T*>::mlp_norm);
-  attention_block_backward(c_, pass.s, i, w, table_, static_cast<const S*>(r.attention_norm.get()), a, operand(), w_,
+  attention_block_backward(c_, pass.s, i, w, table_, static_cast<const S*>(r.attention_norm.get()), a,
+                           dropped_operand(pass, i, DropoutKind::attention_residual), w_, pass.of_attention(i),
                            profile_, dnorm, g);
   through_norm(a.x.get(), r.attention_stats.get(), p.attention_norm, &LayerParameters<T*>::attention_norm);
 }
 
+template const float* Network<float, float>::dropped_operand(const Pass&, std::size_t, DropoutKind);
+template const bf16* Network<float, bf16>::dropped_operand(const Pass&, std::size_t, DropoutKind);
+template const double* Network<double, double>::dropped_operand(const Pass&, std::size_t, DropoutKind);
 template void Network<float, float>::remake(const Pass&, std::size_t);
 template void Network<float, float>::layer_backward(const Pass&, std::size_t, const GradientSlots<float>&);
 template void Network<float, bf16>::remake(const Pass&, std::size_t);

@@ -2,7 +2,9 @@
 // What one pass of a network works on; shared by network.cc and network_backward.cc.
 #pragma once
 
+#include "core/dropout.h"
 #include "model/network.h"
+#include "qkv/attention.h"
 
 namespace qkv {
 
@@ -13,6 +15,16 @@ struct Network<T, S>::Pass {
   std::span<const std::int32_t> tokens;  // [batch, ctx]
   bool keep;                             // activations, for the backward pass
   std::span<KvCache> caches = {};        // [n_layer] when reading on
+  ModelDropout dropout = {};
+  std::int64_t first_sequence = 0;  // its number in the step, for dropout
+
+  Dropout at(std::size_t layer, DropoutKind kind) const {
+    if (dropout.p == 0) return {};
+    return {dropout.p, dropout_seed(dropout.seed, dropout.step, layer, static_cast<std::uint64_t>(kind))};
+  }
+  AttentionDropout of_attention(std::size_t layer) const {
+    return {dropout.p, at(layer, DropoutKind::attention_probs).seed, first_sequence};
+  }
 };
 
 }  // namespace qkv

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/dropout.h"
 #include "kernels/row_kernels.h"
 #include "model/gradient_slots.h"
 #include "model/sequences.h"
@@ -27,6 +28,20 @@ const S* as_operand(std::int64_t size, const T* x, Room<S>& room) {
     });
     return y;
   }
+}
+
+// y = x * scale where element first + i of the dropout's array is kept, else 0; x, y [size]; y may be x.
+template <class T, class S>
+void drop_elements(const Dropout& dropout, std::int64_t first, std::int64_t size, const T* x, S* y) {
+  parallel_ranges(size, kElementsAtOnce, [=, &dropout](std::int64_t begin, std::int64_t end) {
+    if constexpr (std::is_same_v<T, float>) {
+      const DropoutKey key{dropout.seed, dropout.threshold, static_cast<float>(dropout.scale)};
+      row_kernels().of<S>().dropout(key, static_cast<std::uint64_t>(first + begin), end - begin, x + begin, y + begin);
+    } else {
+      for (std::int64_t i = begin; i < end; ++i)
+        y[i] = dropout.keeps(static_cast<std::uint64_t>(first + i)) ? x[i] * dropout.scale : 0;
+    }
+  });
 }
 
 // out = a + b, each [size]; out may be a or b.

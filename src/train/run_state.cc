@@ -36,6 +36,9 @@ void each_member(Config& c, const Visit& visit) {
   visit("keep_checkpoints", c.keep_checkpoints);
   visit("max_bad_steps", c.max_bad_steps);
   visit("seed", c.seed);
+  visit("operands", c.operands);
+  visit("recompute", c.recompute);
+  visit("dropout", c.dropout);
 }
 
 template <class State, class Visit>
@@ -73,6 +76,16 @@ class Reader {
     if (!found.is_string()) refuse(key, "a schedule's name");
     value = schedule_from(found.get<std::string>());
   }
+  void operator()(const char* key, bool& value) const {
+    const Json& found = member(key);
+    if (!found.is_boolean()) refuse(key, "true or false");
+    value = found.get<bool>();
+  }
+  void operator()(const char* key, DType& value) const {
+    const Json& found = member(key);
+    if (!found.is_string()) refuse(key, "an element type's name");
+    value = dtype_from_name(found.get<std::string>());
+  }
   const Json& member(const char* key) const {
     const auto found = object_.find(key);
     if (found == object_.end()) refuse(key, "to be there");
@@ -97,6 +110,8 @@ std::string run_state_text(const RunState& state, const TrainConfig& config) {
   const auto put = [&](const char* key, const auto& value) {
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, Schedule>) {
       options[key] = std::string(to_string(value));
+    } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, DType>) {
+      options[key] = std::string(dtype_name(value));
     } else {
       options[key] = value;
     }

@@ -63,6 +63,9 @@ void validate(const TrainConfig& c) {
   }
   number("learning_rate", c.learning_rate, c.learning_rate >= 0, "a finite number of at least 0");
   number("min_lr", c.min_lr, c.min_lr >= 0 || c.min_lr == -1, "a finite number of at least 0 (or -1 to derive it)");
+  if (c.operands != DType::f32 && c.operands != DType::bf16)
+    throw std::invalid_argument("[train] operands expected f32 or bf16; found " + std::string(dtype_name(c.operands)));
+  number("dropout", c.dropout, c.dropout >= 0 && c.dropout < 1, "from 0 to below 1");
   number("weight_decay", c.weight_decay, c.weight_decay >= 0, "a finite number of at least 0");
   number("beta1", c.beta1, c.beta1 >= 0 && c.beta1 < 1, "at least 0 and below 1");
   number("beta2", c.beta2, c.beta2 >= 0 && c.beta2 < 1, "at least 0 and below 1");

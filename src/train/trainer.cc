@@ -9,6 +9,10 @@
 namespace qkv {
 namespace {
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 std::int64_t real_targets(std::span<const Batch> micro_batches) {
   std::int64_t count = 0;
   for (const Batch& batch : micro_batches) {
@@ -50,6 +54,11 @@ Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 
+void Trainer::Impl::use_config() {
+  if (model.dtype() == DType::f32) model.set_operands(config.operands);
+  model.set_recompute(config.recompute);
+}
+
 StepReport Trainer::Impl::step(std::span<const Batch> micro_batches) {
   const auto start = std::chrono::steady_clock::now();
   StepReport report;
@@ -63,8 +72,11 @@ StepReport Trainer::Impl::step(std::span<const Batch> micro_batches) {
     std::int64_t sequences = 0;
     for (const Batch& batch : micro_batches) sequences += batch.batch;
     gradient_sum.begin(sequences);
+    use_config();
+    model.set_dropout({config.dropout, config.seed, static_cast<std::uint64_t>(report.step)});
     for (const Batch& batch : micro_batches) sum += model.loss_and_gradients(batch, scale, gradient_sum).sum;
     const std::vector<Tensor>& gradients = gradient_sum.finish();
+    const auto optimiser_start = std::chrono::steady_clock::now();
     report.loss = sum * scale;
     report.grad_norm = global_norm(gradients);
     report.skipped = !std::isfinite(report.loss) || !std::isfinite(report.grad_norm);
@@ -74,12 +86,13 @@ StepReport Trainer::Impl::step(std::span<const Batch> micro_batches) {
                        state.updates + 1);
       ++state.updates;
     }
+    report.optimiser_seconds = seconds_since(optimiser_start);
   }
   ++state.step;
   state.tokens += report.tokens;
   if (report.tokens > 0 && !report.skipped) report.spike = spike_of(state.recent_losses, report.loss);
   bad_in_a_row = report.skipped ? bad_in_a_row + 1 : 0;
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds = seconds_since(start);
   return report;
 }
 
@@ -95,6 +108,7 @@ StepReport Trainer::step(std::span<const Batch> micro_batches) {
 }
 
 StepReport Trainer::step() {
+  const auto start = std::chrono::steady_clock::now();
   const std::int64_t ctx = impl_->model.config().ctx_len, batch_size = impl_->config.batch_size;
   const std::int64_t sequences = batch_size * impl_->config.grad_accum;
   impl_->tokens.resize(static_cast<std::size_t>(sequences * ctx));
@@ -115,7 +129,11 @@ StepReport Trainer::step() {
                              std::span<const std::int32_t>(impl_->targets).subspan(at, count),
                              {}});
   }
-  return step(micro_batches);
+  const double data_seconds = seconds_since(start);
+  StepReport report = step(micro_batches);
+  report.data_seconds = data_seconds;
+  report.seconds += data_seconds;
+  return report;
 }
 
 EvalReport Trainer::evaluate() {
@@ -123,6 +141,7 @@ EvalReport Trainer::evaluate() {
     throw std::invalid_argument("[train] expected at least 2 tokens in the validation part; found " +
                                 std::to_string(impl_->data.validation().size()));
   }
+  impl_->use_config();
   const TokenPart& part = impl_->data.validation();
   const std::int64_t ctx = impl_->model.config().ctx_len, batch_size = impl_->config.batch_size;
   const std::int64_t windows = (part.size() - 1 + ctx - 1) / ctx;  // laid end to end

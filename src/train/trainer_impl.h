@@ -30,6 +30,7 @@ struct Trainer::Impl {
         optimizer(model),
         gradient_sum(model) {}
 
+  void use_config();  // tells the model how to compute
   StepReport step(std::span<const Batch> micro_batches);
 
   Model model;

@@ -85,6 +85,65 @@ TEST(ModelGradient, ElementByElement) {
     }
 }
 
+// What is dropped stays the same when a parameter moves, so the slope is that of the loss with dropout.
+TEST(ModelGradient, DropoutInF64) {
+  std::uint64_t seed = 1;
+  for (const auto& [name, c] : test::tiny_models()) {
+    SCOPED_TRACE(name);
+    const test::Tokens tokens = test::drawn_tokens(c, 3, c.ctx_len - 1, seed);
+    Model model(c, seed, DType::f64);
+    test::disturb<double>(model, 0.3, seed);
+    model.set_dropout({0.25, seed, 7});
+    auto gradients = model.zeros_like_parameters(), ignored = gradients;
+    const double loss = model.loss_and_gradients(tokens, 1.0, gradients).sum;
+    EXPECT_NE(loss, model.loss(tokens).sum);  // off outside training
+    for (std::size_t p = 0; p < gradients.size(); ++p) {
+      constexpr double h = 1e-6;
+      Tensor& values = model.parameters()[p];
+      const Tensor kept = values;
+      const Random random(seed, 1000 + p);
+      double expected = 0, size = 0;
+      const auto loss_at = [&](double step) {
+        for (std::int64_t i = 0; i < values.size(); ++i)
+          values.data<double>()[i] = kept.data<double>()[i] + step * random.normal(static_cast<std::uint64_t>(i));
+        return model.loss_and_gradients(tokens, 1.0, ignored).sum;
+      };
+      for (std::int64_t i = 0; i < values.size(); ++i) {
+        const double g = gradients[p].data<double>()[i];
+        expected += g * random.normal(static_cast<std::uint64_t>(i));
+        size += g * g;
+      }
+      const double slope = (loss_at(h) - loss_at(-h)) / (2 * h);
+      values = kept;
+      EXPECT_NEAR(slope, expected, 1e-7 * (1 + std::sqrt(size))) << model.infos()[p].name;
+    }
+    ++seed;
+  }
+}
+
+// bf16 operands: a step in the right direction, and of the right length to a few parts in a hundred.
+TEST(ModelGradient, Bf16OperandsAgreeWithF32) {
+  for (const auto& [name, c] : test::tiny_models()) {
+    SCOPED_TRACE(name);
+    const test::Tokens tokens = test::drawn_tokens(c, 3, c.ctx_len, 9);
+    Model model(c, 5);
+    test::disturb<float>(model, 0.2, 6);
+    auto exact = model.zeros_like_parameters(), found = exact;
+    const double loss = model.loss_and_gradients(tokens, 1.0 / 32, exact).mean();
+    model.set_operands(DType::bf16);
+    EXPECT_NEAR(model.loss_and_gradients(tokens, 1.0 / 32, found).mean(), loss, 2e-2);
+    double error = 0, size = 0;
+    for (std::size_t p = 0; p < exact.size(); ++p)
+      for (std::int64_t i = 0; i < exact[p].size(); ++i) {
+        const double e = static_cast<double>(exact[p].data()[i]), d = static_cast<double>(found[p].data()[i]) - e;
+        error += d * d;
+        size += e * e;
+      }
+    EXPECT_LT(std::sqrt(error), 0.05 * std::sqrt(size));
+    EXPECT_GT(error, 0);
+  }
+}
+
 TEST(ModelGradient, F32AgreesWithF64) {
   std::vector<test::NamedConfig> models = test::tiny_models();
   for (std::uint64_t seed = 200; seed < 220; ++seed) models.push_back({std::to_string(seed), test::drawn_config(seed)});

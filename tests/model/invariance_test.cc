@@ -122,6 +122,33 @@ TEST(Invariance, AStepMayBeCutAnywhere) {
   }
 }
 
+TEST(Invariance, DropoutDependsOnNothingButItsNumbers) {
+  for (const auto& [name, c] : models()) {
+    SCOPED_TRACE(name);
+    Model model(c, 1);
+    test::disturb<float>(model, 0.1, 2);
+    model.set_dropout({0.2, 5, 3});
+    const test::Tokens tokens = test::drawn_tokens(c, 5, 60, 3);
+    auto first = model.zeros_like_parameters(), other = first;
+    set_num_threads(1);
+    const double loss = model.loss_and_gradients(tokens, 0.01, first).sum;
+    for (const int threads : {2, 8}) {
+      set_num_threads(threads);
+      auto again = model.zeros_like_parameters();
+      EXPECT_EQ(model.loss_and_gradients(tokens, 0.01, again).sum, loss);
+      expect_same_bits(model, first, again);
+    }
+    set_num_threads(0);
+    expect_batch_is_its_parts(model, tokens, {1, 3, 1});
+    model.set_recompute(true);
+    expect_batch_is_its_parts(model, tokens, {2, 3});
+    model.set_recompute(false);
+    model.set_dropout({0.2, 5, 4});
+    EXPECT_NE(model.loss_and_gradients(tokens, 0.01, other).sum, loss);
+    EXPECT_THROW(model.set_dropout({1.0, 0, 0}), std::invalid_argument);
+  }
+}
+
 TEST(Invariance, RecomputedActivationsHaveTheSameBits) {
   for (const auto& [name, c] : models()) {
     SCOPED_TRACE(name);
