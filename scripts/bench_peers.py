@@ -8,6 +8,8 @@ the medians (above 1: qkv is faster) and the smallest and largest ratio of one r
     scripts/bench_peers.py                                     PyTorch of the Python that runs this
     scripts/bench_peers.py --python VENV/bin/python            PyTorch of another one
     scripts/bench_peers.py --shapes 1x12x1024x64 --dtype f32 --threads 1
+    scripts/bench_peers.py --what train --rounds 3             whole training steps of ANDREA-120M, PyTorch's eager and
+                                                               compiled modes (which needs a C++ compiler)
 
 Needs build/release/qkv (make build) and PyTorch 2 or later, in a virtual environment outside the repository. The x86
 build on PyPI is made for CUDA, whose large libraries it loads though only the processor is used. With a CUDA toolkit of
@@ -175,6 +177,31 @@ def compare(arguments, shape, environment):
               flush=True)
 
 
+def compare_training(arguments, dtype, environment):
+    """Optimiser steps: ours, PyTorch's eager mode and its compiled one, in turn."""
+    ours = [arguments.qkv, "bench", "train", "--json", "--preset", arguments.preset, "--dtype", dtype, "--threads",
+            str(arguments.threads), "--batch-size", "4", "--steps", str(arguments.steps)]
+    theirs = {mode: [arguments.python, str(ROOT / "scripts/peers_train.py"), "--preset", arguments.preset, "--dtype",
+                     dtype, "--mode", mode, "--threads", str(arguments.threads), "--steps", str(arguments.steps)]
+              for mode in arguments.modes.split(",")}
+    mine, others, fractions, version = [], {mode: [] for mode in theirs}, [], ""
+    for _ in range(arguments.rounds):
+        line = json.loads(run(ours))
+        mine.append(line["tokens_per_s"])
+        fractions.append(line["fraction"])
+        for mode, command in theirs.items():
+            other = json.loads(run(command, environment))
+            others[mode].append(other["tokens_per_s"])
+            version = other["version"]
+    middle = statistics.median(mine)
+    print(f"\n{arguments.preset} {dtype}, 4 sequences a step, {arguments.threads} threads, rounds in turn: "
+          f"{arguments.rounds}\n  qkv {middle:8.1f} tokens/s ({statistics.median(fractions):.1%} of peak)")
+    for mode, rates in others.items():
+        ratios = sorted(a / b for a, b in zip(mine, rates))
+        print(f"  PyTorch {version} {mode:<9} {statistics.median(rates):8.1f} tokens/s   ratio "
+              f"{middle / statistics.median(rates):6.2f}  ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--qkv", default=str(ROOT / "build/release/qkv"), help="the program (build/release/qkv)")
@@ -186,6 +213,10 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of both (one a core)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each side (5)")
     parser.add_argument("--reps", type=int, default=7, help="runs a turn, the median counts (7)")
+    parser.add_argument("--what", default="attention", choices=["attention", "train"], help="attention, or whole steps")
+    parser.add_argument("--preset", default="andrea-120m", choices=["andrea-12m", "andrea-120m"], help="of --what train")
+    parser.add_argument("--modes", default="eager,compiled", help="of PyTorch's training: eager,compiled")
+    parser.add_argument("--steps", type=int, default=3, help="training steps a turn, after one that is not counted (3)")
     parser.add_argument("--torch-side", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     for shape in arguments.shapes.split(","):
@@ -195,6 +226,8 @@ def parse_arguments():
             parser.error(str(error))
     if not set(arguments.passes.split(",")) <= {"forward", "backward"}:
         parser.error("--passes takes forward and backward")
+    if not set(arguments.modes.split(",")) <= {"eager", "compiled"}:
+        parser.error("--modes takes eager and compiled")
     if not set(arguments.dtype.split(",")) <= {"f32", "bf16"}:
         parser.error("--dtype takes f32 and bf16")
     return arguments
@@ -212,6 +245,10 @@ def main():
     if probe.returncode != 0:
         sys.exit(f"bench_peers: {arguments.python} cannot import torch: {probe.stderr.strip().splitlines()[-1]}\n"
                  "(--help tells how to have it)")
+    if arguments.what == "train":
+        for dtype in arguments.dtype.split(","):
+            compare_training(arguments, dtype, environment)
+        return
     for shape in arguments.shapes.split(","):
         compare(arguments, shape, environment)
 

@@ -110,6 +110,32 @@ TEST(Invariance, FourSequencesAreFourTimesOneAccumulated) {
   expect_batch_is_its_sequences<float>(c, test::drawn_tokens(c, 5, 900, 3));
 }
 
+// ANDREA-120M's and LLaMA-135M's own layers, one of each, in a context long enough for several tiles.
+TEST(Invariance, TheLayersOfPresets) {
+  for (const char* name : {"andrea-120m", "llama-135m"}) {
+    SCOPED_TRACE(name);
+    ModelConfig c = preset(name);
+    c.n_layer = 1;
+    c.vocab_size = 300;
+    Model model(c, 1);
+    const test::Tokens tokens = test::drawn_tokens(c, 4, 130, 3);
+    for (const DType operands : {DType::f32, DType::bf16}) {
+      model.set_operands(operands);
+      expect_batch_is_its_parts(model, tokens, {1, 1, 1, 1});
+      set_num_threads(1);
+      auto expected = model.zeros_like_parameters();
+      const Loss loss = model.loss_and_gradients(tokens, 0.01, expected);
+      for (const int threads : {2, 3, 8}) {
+        set_num_threads(threads);
+        auto found = model.zeros_like_parameters();
+        EXPECT_EQ(model.loss_and_gradients(tokens, 0.01, found).sum, loss.sum);
+        expect_same_bits(model, found, expected);
+      }
+      set_num_threads(0);
+    }
+  }
+}
+
 TEST(Invariance, AStepMayBeCutAnywhere) {
   for (const auto& [name, c] : models()) {
     SCOPED_TRACE(name);
