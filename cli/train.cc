@@ -240,16 +240,17 @@ class Reporter {
     observer.on_step = [this](const qkv::StepReport& report) { step(report); };
     observer.on_evaluation = [this](const qkv::EvalReport& report) { evaluation(report); };
     observer.on_sample = [this](std::int64_t at) { return sample(at); };
-    observer.on_warning = [this](const std::string& what) {
-      progress_.hide();
-      warn(what);
-    };
+    observer.on_warning = [this](const std::string& what) { warning(what); };
     observer.stop_requested = [] { return qkv::interrupt_requested(); };
     return observer;
   }
   void line(const std::string& text) {
     progress_.hide();
     print(text + "\n");
+  }
+  void warning(const std::string& what) {
+    progress_.hide();
+    warn(what);
   }
   double seconds() const { return progress_.seconds(); }
   TrainProfile& profile() { return profile_; }
@@ -388,7 +389,7 @@ void run(const TrainSettings& settings) {
   Reporter reporter(trainer, settings, flops, peak.gflops * 1e9);
   if (settings.profile) trainer.model().set_profile(&reporter.profile().model);
   TrainPage page(settings.out, trainer, page_facts(settings, trainer, peak),
-                 [&](const std::string& text) { reporter.line(text); });
+                 [&](const std::string& text) { reporter.warning(text); });
   const bool complete = run_with_page(
       trainer, {settings.out, flops, peak.gflops * 1e9, settings.stop_after, settings.save_patience}, reporter, page);
   trainer.model().set_profile(nullptr);

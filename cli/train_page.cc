@@ -8,23 +8,29 @@ namespace qkv::cli {
 TrainPage::TrainPage(const std::string& directory, Trainer& trainer, const std::vector<RunFacts>& facts,
                      std::function<void(const std::string&)> warn)
     : warn_(std::move(warn)) {
-  attempt([&] { report_ = std::make_unique<RunReport>(directory, trainer, facts); });
+  attempt([&] {
+    report_ = std::make_unique<RunReport>(directory, trainer, facts);
+    return false;
+  });
 }
 
 void TrainPage::after_step() {
-  if (report_) attempt([&] { report_->write_if_due(); });
+  if (report_) attempt([&] { return report_->write_if_due(); });
 }
 
 void TrainPage::end(RunPhase phase, const std::string& message) {
-  if (report_) attempt([&] { report_->end(phase, message); });
+  if (!report_) return;
+  attempt([&] {
+    report_->end(phase, message);
+    return true;
+  });
 }
 
-void TrainPage::attempt(const std::function<void()>& work) {
+void TrainPage::attempt(const std::function<bool()>& work) {
   try {
-    work();
-    warned_ = false;
+    if (work()) warned_ = false;
   } catch (const FileError& error) {
-    if (!warned_) warn_(std::string("warning: no page of this run: ") + error.what());
+    if (!warned_) warn_(std::string("no page of this run: ") + error.what());
     warned_ = true;
   }
 }

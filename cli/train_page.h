@@ -21,7 +21,7 @@ class TrainPage {
   void end(RunPhase phase, const std::string& message = {});
 
  private:
-  void attempt(const std::function<void()>& work);
+  void attempt(const std::function<bool()>& work);  // work: says whether it wrote a page
 
   std::unique_ptr<RunReport> report_;  // null if it could not be begun
   std::function<void(const std::string&)> warn_;

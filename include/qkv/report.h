@@ -34,8 +34,8 @@ class RunReport {
   RunReport& operator=(RunReport&&) noexcept;
 
   // Writes the page, if the last time is at least five seconds ago and at least a hundred times as long as writing
-  // took. For every step.
-  void write_if_due();
+  // took; says whether it did. For every step.
+  bool write_if_due();
   void write();
   // Notes in run.json how it ended, and writes the page that says so and renews itself no more.
   void end(RunPhase phase, const std::string& message = {});

@@ -176,8 +176,11 @@ RunReport::~RunReport() = default;
 RunReport::RunReport(RunReport&&) noexcept = default;
 RunReport& RunReport::operator=(RunReport&&) noexcept = default;
 
-void RunReport::write_if_due() {
-  if (!impl_->written || seconds_since(impl_->last) >= std::max(kShortestPause, impl_->cost / kCostShare)) write();
+bool RunReport::write_if_due() {
+  const double pause = std::max(kShortestPause, impl_->cost / kCostShare);
+  if (impl_->written && seconds_since(impl_->last) < pause) return false;
+  write();
+  return true;
 }
 
 void RunReport::write() { impl_->write(true); }

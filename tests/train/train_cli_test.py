@@ -349,6 +349,20 @@ class BadInput(TrainTest):
         self.fails("fresh", "--steps", "2", says="cannot be written", preexec_fn=limit)
         self.assertFalse(os.path.exists(self.path("fresh")))
 
+    def test_goes_on_without_a_page(self):
+        self.train("out", "--steps", "4", "--stop-after", "2")
+        os.remove(self.path("out/report.html"))
+        os.mkdir(self.path("out/report.html"))
+        done = self.train("out", "--resume")
+        self.assertIn("done: 4 steps", done.out)
+        self.assertEqual(done.err.count("qkv: warning: no page of this run: "), 1, done.err)
+        os.rmdir(self.path("out/report.html"))
+        self.run_qkv([QKV, "report", self.path("out")])
+        page = self.read("out", "report.html").decode()
+        self.assertIn('id="phase">finished<', page)
+        self.assertIn(">run resumed<", page)
+        self.assertIn("<dt>d_model</dt>", page)
+
     def test_a_damaged_checkpoint_is_refused_by_name(self):
         self.train("straight", "--steps", "20", "--checkpoint-interval", "4")
         self.train("out", "--steps", "20", "--checkpoint-interval", "4", "--stop-after", "14")
