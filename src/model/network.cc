@@ -112,8 +112,7 @@ void Network<T, S>::drop(const Pass& pass, std::size_t layer, DropoutKind kind, 
   const Dropout dropout = pass.at(layer, kind);
   if (!dropout) return;
   const PartTimer timer(profile_, &ModelProfile::norms);
-  const std::int64_t row = pass.s.ctx * c_.d_model;  // elements of a sequence
-  drop_elements(dropout, pass.first_sequence * row, pass.s.batch * row, static_cast<const T*>(delta), delta);
+  drop_sequences(dropout, pass.s, pass.first_sequence, c_.ctx_len, c_.d_model, static_cast<const T*>(delta), delta);
 }
 
 // The next layer's input, middle + delta, and the norm that follows.

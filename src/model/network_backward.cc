@@ -65,12 +65,12 @@ void Network<T, S>::remake(const Pass& pass, std::size_t i) {
 template <class T, class S>
 const S* Network<T, S>::dropped_operand(const Pass& pass, std::size_t layer, DropoutKind kind) {
   const PartTimer timer(profile_, &ModelProfile::norms);
-  const std::int64_t row = pass.s.ctx * c_.d_model, size = pass.s.batch * row;
+  const std::int64_t size = pass.s.rows() * c_.d_model;
   const T* dx = w_.dx.get();  // [rows, d_model]
   const Dropout dropout = pass.at(layer, kind);
   if (!dropout) return as_operand(size, dx, w_.dy);
   S* dy = w_.dy.take(size);
-  drop_elements(dropout, pass.first_sequence * row, size, dx, dy);
+  drop_sequences(dropout, pass.s, pass.first_sequence, c_.ctx_len, c_.d_model, dx, dy);
   return dy;
 }
 

@@ -44,6 +44,15 @@ void drop_elements(const Dropout& dropout, std::int64_t first, std::int64_t size
   });
 }
 
+// The same for rows of d elements, x, y [batch, ctx, d]: sequence b is number first_sequence + b of the step and has
+// ctx_len rows in the dropout's array, however many the batch has, so that padding moves nothing.
+template <class T, class S>
+void drop_sequences(const Dropout& dropout, const Sequences& s, std::int64_t first_sequence, std::int64_t ctx_len,
+                    std::int64_t d, const T* x, S* y) {
+  for (std::int64_t b = 0; b < s.batch; ++b)
+    drop_elements(dropout, (first_sequence + b) * ctx_len * d, s.ctx * d, x + b * s.ctx * d, y + b * s.ctx * d);
+}
+
 // out = a + b, each [size]; out may be a or b.
 template <class T>
 void add(std::int64_t size, const T* a, const T* b, T* out) {

@@ -154,7 +154,8 @@ TEST(Invariance, DropoutDependsOnNothingButItsNumbers) {
     Model model(c, 1);
     test::disturb<float>(model, 0.1, 2);
     model.set_dropout({0.2, 5, 3});
-    const test::Tokens tokens = test::drawn_tokens(c, 5, 60, 3);
+    test::Tokens tokens = test::drawn_tokens(c, 5, 60, 3);
+    tokens.lengths = {60, 7, 60, 0, 33};  // one alone is cut to its length
     auto first = model.zeros_like_parameters(), other = first;
     set_num_threads(1);
     const double loss = model.loss_and_gradients(tokens, 0.01, first).sum;
@@ -166,6 +167,7 @@ TEST(Invariance, DropoutDependsOnNothingButItsNumbers) {
     }
     set_num_threads(0);
     expect_batch_is_its_parts(model, tokens, {1, 3, 1});
+    expect_batch_is_its_parts(model, tokens, {1, 1, 1, 1, 1});
     model.set_recompute(true);
     expect_batch_is_its_parts(model, tokens, {2, 3});
     model.set_recompute(false);
