@@ -239,4 +239,24 @@ TEST(BenchCommand, HelpExplainsShapesAndFigures) {
   EXPECT_THAT(run_qkv({"bench", "peak", "--help"}).out, HasSubstr("frequency"));
 }
 
+TEST(BenchCommand, TrainTellsSpeedAndParts) {
+  const Finished finished = run_qkv({"bench", "train", "--json", "--preset", "andrea-12m", "--dtype", "f32",
+                                     "--batch-size", "2", "--ctx-len", "16", "--steps", "2", "-t", "1"});
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  const auto lines = lines_of(finished);
+  ASSERT_EQ(lines.size(), 1);
+  const json& line = lines[0];
+  EXPECT_EQ(line["preset"], "andrea-12m");
+  EXPECT_EQ(line["dtype"], "f32");
+  EXPECT_EQ(line["threads"], 1);
+  EXPECT_NEAR(line["tokens_per_s"].get<double>() * line["ms_per_step"].get<double>() / 1e3, 32, 1e-6);
+  EXPECT_GT(line["peak_rss_bytes"].get<double>(), 4 * 4 * 10e6);  // weights, gradient and two moments
+  double parts = 0;
+  for (const auto& [name, ms] : line["ms_per_step_of"].items()) parts += ms.get<double>();
+  EXPECT_GT(parts, 0);
+  const Finished refused = run_qkv({"bench", "train", "--dtype", "f16"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("f16"));
+}
+
 }  // namespace

@@ -164,6 +164,41 @@ class Run(TrainTest):
         self.assertEqual(done.returncode, 0, done.stderr)
 
 
+class Computing(TrainTest):
+    def test_types_of_operands(self):
+        losses = {}
+        for dtype in "f32", "bf16":
+            done = self.train(dtype, "--steps", "4", "--dtype", dtype)
+            losses[dtype] = [line["loss"] for line in self.metrics(dtype) if "loss" in line]
+            if dtype == "f32" or "no bf16 instructions" not in done.err:
+                self.assertIn(f"products of {dtype}: ", done.out)
+        self.assertAlmostEqual(losses["f32"][-1], losses["bf16"][-1], delta=0.05)
+
+    def test_a_processor_without_bf16_trains_in_f32_and_says_so(self):
+        plain = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}
+        done = self.train("asked", "--steps", "3", "--dtype", "bf16", env=plain)
+        self.assertIn("no bf16 instructions; training in f32", done.err)
+        self.assertIn("products of f32: ", done.out)
+        self.assertIn("products of f32: ", self.train("auto", "--steps", "3", env=plain).out)
+
+    def test_recomputing_changes_no_bit_and_dropout_does(self):
+        weights = {}
+        for name, options in {"plain": [], "remade": ["--recompute"], "dropped": ["--dropout", "0.2"]}.items():
+            self.train(name, "--steps", "5", *options)
+            weights[name] = self.read(name, "model.safetensors")
+        self.assertEqual(weights["plain"], weights["remade"])
+        self.assertNotEqual(weights["plain"], weights["dropped"])
+        self.train("dropped_in_parts", "--steps", "5", "--dropout", "0.2", "--stop-after", "2")
+        self.train("dropped_in_parts", "--resume", data=self.data)
+        self.assertEqual(self.read("dropped_in_parts", "model.safetensors"), weights["dropped"])
+
+    def test_a_profile_tells_where_the_time_went(self):
+        out = self.train("model", "--steps", "3", "--profile").out
+        for part in "attention", "projections", "mlp", "norms", "head_and_loss", "optimiser", "data", "step":
+            self.assertRegex(out, rf"(?m)^{part} +[0-9.]+")
+        self.assertRegex(out, r"speed: [0-9.]+ tokens/s in all")
+
+
 class Resume(TrainTest):
     RUN = ["--steps", "40", "--checkpoint-interval", "9"]
 
