@@ -222,6 +222,7 @@ void describe(qkv::Trainer& trainer) {
                     static_cast<double>(data.training().bytes()) / static_cast<double>(data.training().size()),
                     data.validation().size(), trainer.config().steps,
                     trainer.config().batch_size * trainer.config().grad_accum * c.ctx_len));
+  print(memory_text(c, trainer.config()) + "\n");
   if (!trainer.has_validation()) print("note: no validation text, so there will be no evaluations\n");
 }
 

@@ -14,15 +14,27 @@ std::string gigabytes(std::int64_t bytes) { return fmt::format("{:.2f} GB", stat
 
 std::string options_of(const TrainingShape& shape, const TrainingShape& asked) {
   std::string text = fmt::format("--batch-size {} --grad-accum {}", shape.batch_size, shape.grad_accum);
+  if (shape.recompute && !asked.recompute) text += " --recompute";
   if (shape.ctx_len != asked.ctx_len) text += fmt::format(" --ctx-len {}", shape.ctx_len);
   return text;
 }
 
+TrainingShape shape_of(const ModelConfig& model, const TrainConfig& config) {
+  return {config.batch_size, config.grad_accum, model.ctx_len, config.operands == DType::bf16, config.recompute};
+}
+
 }  // namespace
 
+std::string memory_text(const ModelConfig& model, const TrainConfig& config) {
+  const TrainingMemory m = training_memory(model, shape_of(model, config));
+  return fmt::format(
+      "memory: {} for a step: weights and moments {}, gradients {}, copies for products {}, activations {}",
+      gigabytes(m.total()), gigabytes(m.weights + m.moments), gigabytes(m.gradients), gigabytes(m.operands),
+      gigabytes(m.activations + m.work));
+}
+
 void check_memory(const ModelConfig& model, const TrainConfig& config) {
-  const TrainingShape asked{config.batch_size, config.grad_accum, model.ctx_len, config.operands == DType::bf16,
-                            config.recompute};
+  const TrainingShape asked = shape_of(model, config);
   const TrainingMemory needed = training_memory(model, asked);
   const std::int64_t available = memory_for_this_process();
   if (available == 0 || needed.total() <= available) return;

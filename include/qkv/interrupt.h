@@ -4,9 +4,9 @@
 
 namespace qkv {
 
-// Latches SIGINT and SIGTERM from now on. The first of either is only noted; after it both have their default
-// effect again, so that a second one ends the process. To be called from one thread, by the program and not the
-// library.
+// Latches SIGINT, SIGTERM and, unless it is ignored (nohup), SIGHUP from now on. The first of them is only noted; after
+// it all have their default effect again, so that a second one ends the process. To be called from one thread, by the
+// program and not the library.
 void install_interrupt_latch();
 // Whether one has come since. May be called from any thread.
 bool interrupt_requested() noexcept;

@@ -16,7 +16,12 @@ void set_handler(void (*handler)(int)) noexcept {
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  for (int number : {SIGINT, SIGTERM}) sigaction(number, &action, nullptr);
+  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction former {};
+    // Who is to outlive the terminal (nohup) ignores SIGHUP.
+    if (number == SIGHUP && sigaction(number, nullptr, &former) == 0 && former.sa_handler == SIG_IGN) continue;
+    sigaction(number, &action, nullptr);
+  }
 }
 
 void on_signal(int number) {

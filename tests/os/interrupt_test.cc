@@ -43,5 +43,25 @@ TEST(Interrupt, TheSecondEndsTheProcess) {
   EXPECT_EQ(WTERMSIG(status), SIGINT);
 }
 
+TEST(Interrupt, ATerminalThatClosesIsNotedUnlessItIsIgnored) {
+  int status = status_of([] {
+    ::signal(SIGHUP, SIG_DFL);
+    install_interrupt_latch();
+    ::raise(SIGHUP);
+    ::_exit(interrupt_signal() == SIGHUP ? 0 : 1);
+  });
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  status = status_of([] {
+    ::signal(SIGHUP, SIG_IGN);
+    install_interrupt_latch();
+    ::raise(SIGHUP);
+    if (interrupt_requested()) ::_exit(1);
+    ::raise(SIGINT);  // after which all others have their default effect
+    ::raise(SIGHUP);
+    ::_exit(interrupt_signal() == SIGINT ? 0 : 2);
+  });
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 }  // namespace
 }  // namespace qkv

@@ -427,6 +427,23 @@ class BadInput(TrainTest):
         self.assertEqual(self.checkpoints("out"), sorted(os.listdir(self.path("out/checkpoints"))))
         self.assertNotIn("tokens.bin.8388607-0.tmp", os.listdir(self.path("out")))
 
+    def test_the_memory_told_is_the_memory_taken(self):
+        sizes = ["--n-layer", "4", "--n-head", "6", "--d-model", "384", "--ctx-len", "256", "--batch-size", "4"]
+        for more in (["--dtype", "f32"], ["--dtype", "f32", "--recompute"], ["--dtype", "auto"]):
+            command = [QKV, "train", "--data", self.write("long.txt", text(20000)), "--out", self.path("out"),
+                       "--tokenizer", "bytes", "--steps", "1", "--eval-interval", "0", "--sample-interval", "0",
+                       "--threads", "2", *sizes, *more]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE)
+            out = process.stdout.read().decode()
+            process.stdout.close()
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = status
+            self.assertEqual(status, 0)
+            told = float(next(line for line in out.splitlines() if line.startswith("memory: ")).split()[1])
+            taken = usage.ru_maxrss * 1024e-9
+            self.assertLess(abs(told / taken - 1), 0.15, f"{more}: {told} GB told, {taken} GB taken")
+            shutil.rmtree(self.path("out"))
+
     def test_too_little_memory_is_said_before_anything_is_done(self):
         started = time.monotonic()
         self.fails("out", "--steps", "1", "--n-layer", "1000", "--d-ff", "100000000",
