@@ -85,9 +85,9 @@ std::string tiles(const TrainingPage& p) {
   const std::string best = p.best_step == 0 ? "no evaluation yet"
                                             : fmt::format("best, at step {}<br>{} bits a byte", grouped(p.best_step),
                                                           or_dash(p.best_bits_per_byte, "{:.3f}"));
-  const std::string peak = std::isfinite(p.peak_fraction)
-                               ? fmt::format("{:.1f} % of the machine's peak", 100 * p.peak_fraction)
-                               : std::string("while computing");
+  // More than all of it means that the peak was measured while others computed: no figure to show.
+  const std::string peak = p.peak_fraction <= 1 ? fmt::format("{:.1f} % of the machine's peak", 100 * p.peak_fraction)
+                                                : std::string("of the newest step");
   return "<section class=\"tiles\" aria-label=\"Where the run stands\">\n" +
          tile("now-loss", "Training loss", or_dash(p.loss, "{:.4f}"), "nats a token") +
          tile("now-val", "Validation loss", or_dash(p.best_loss, "{:.4f}"), best) +

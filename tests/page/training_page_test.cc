@@ -48,6 +48,16 @@ TEST(TrainingPage, ShowsTheNumbersWithoutAScriptToo) {
   }
 }
 
+TEST(TrainingPage, ShowsNoShareOfAPeakThatCannotBe) {
+  TrainingPage page;
+  page.peak_fraction = 0.8125;
+  EXPECT_THAT(training_page(page), HasSubstr("81.2 % of the machine's peak"));
+  for (const double fraction : {1.338, kUnknown}) {
+    page.peak_fraction = fraction;
+    EXPECT_THAT(training_page(page), Not(HasSubstr("of the machine's peak")));
+  }
+}
+
 TEST(TrainingPage, NeedsNothingElse) {
   const std::string html = training_page(TrainingPage());
   for (const char* piece : {"http:", "https:", "src=", "@import", "<link rel=\"stylesheet", "<iframe"}) {
