@@ -84,11 +84,10 @@ bool values_finite(const KeyTile& t, const TilePlan& plan) noexcept {
                    : plan.table.all_finite(t.v, t.ldv, t.n, plan.p.d_v);
 }
 
-bool keys_in_place(const TilePlan& plan) noexcept {
+bool rows_in_place(const TilePlan& plan) noexcept {
   const AttentionProblem& p = plan.p;
-  if (p.k.strides[3] != 1 || p.v.strides[3] != 1) return false;
-  if (plan.bf16) return p.d_k % 2 == 0 && p.d_v % 2 == 0;
-  return p.k.dtype == DType::f32 && p.v.dtype == DType::f32 && p.d_v % 8 == 0;
+  return p.k.dtype == DType::f32 && p.k.strides[3] == 1 && p.v.dtype == DType::f32 && p.v.strides[3] == 1 &&
+         p.d_v % 8 == 0;
 }
 
 KeyTile load_keys(const TilePlan& plan, std::int64_t b, std::int64_t kv_head, std::int64_t j0, std::int64_t j1,

@@ -35,8 +35,8 @@ struct KeyTile {
 // k alone; k and v; the same without the pairs of v, which are lent; all that gradients multiply.
 enum class KeyUse : std::uint8_t { scores, forward, forward_unpacked, backward };
 
-// Whether rows of k and v serve forward passes where they are, so that load_keys takes any number of them.
-bool keys_in_place(const TilePlan& plan) noexcept;
+// Whether rows of f32 serve the forward pass where they are, so that load_keys takes any number of them.
+bool rows_in_place(const TilePlan& plan) noexcept;
 
 KeyTile load_keys(const TilePlan& plan, std::int64_t b, std::int64_t kv_head, std::int64_t j0, std::int64_t j1,
                   KeyUse use, const KeyBuffers& buffers) noexcept;

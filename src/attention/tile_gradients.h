@@ -55,8 +55,8 @@ struct TileGradients {
   bool careful = false;  // something is not finite: use the bits of what may be read
 };
 
-// scratch.s = p (after dropout) and scratch.ds = gradient of the masked scores in the segments, which is the mask's. bits: a bit a row
-// for each key that it may read, where `careful`.
+// scratch.s = p (after dropout) and scratch.ds = gradient of the masked scores in the segments, which is the mask's.
+// bits: a bit a row for each key that it may read, where `careful`.
 TileGradients compute_gradients(const TilePlan& plan, const QueryTile& tile, const KeyTile& keys,
                                 const GradientRows& rows, Scratch& scratch, std::uint64_t* bits) noexcept;
 // Then scratch.ds = gradient of the scores before softcap and scale, and with bf16 products p and ds rounded in p_rows,
