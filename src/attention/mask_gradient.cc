@@ -22,7 +22,7 @@ constexpr Ones kOnes;
 }  // namespace
 
 MaskGradient::MaskGradient(const TilePlan& plan, const RowTiling& tiling, std::int64_t splits, const View& dmask)
-    : p_(plan.p), dmask_(dmask), queries_(tiling.queries()), query_tiles_(tiling.query_tiles()), splits_(splits) {
+    : p_(plan.p), dmask_(dmask), query_tiles_(tiling.query_tiles()), splits_(splits) {
   const std::int64_t full[4] = {p_.batch, p_.n_head, p_.q_len, p_.kv_len};
   for (int i = 0; i < 4; ++i) axes_[i].full = full[i];
   for (int i = 0; i < dmask.rank(); ++i) {
@@ -93,11 +93,10 @@ std::int64_t MaskGradientTask::turn_of(std::int64_t h) const noexcept {
 void MaskGradientTask::start(const QueryTile& tile) {
   if (sums_.axes_[MaskGradient::kQuery].summed()) return;
   const std::int64_t turn = turn_of(tile.first_head);
-  sums_.turns_->wait(sum_of(tile.first_head, tile.first_query / sums_.queries_), turn);
+  sums_.turns_->wait(sum_of(tile.first_head, tile.query_tile), turn);
   if (turn > 0 || !sums_.single_) return;
-  const std::int64_t last = std::min(sums_.p_.q_len, tile.first_query + sums_.queries_);
   for (std::int64_t h = tile.first_head; h < tile.first_head + tile.heads; ++h)
-    for (std::int64_t i = tile.first_query; i < last; ++i)
+    for (std::int64_t i = tile.first_query; i < tile.past_query; ++i)
       std::fill_n(sums_.single_ + sums_.at(b_, h, i, begin_), end_ - begin_, 0.0f);
 }
 
@@ -105,7 +104,7 @@ void MaskGradientTask::finish(const QueryTile& tile) noexcept {
   if (sums_.axes_[MaskGradient::kQuery].summed()) return;
   const bool summed = sums_.axes_[MaskGradient::kHead].summed();
   const std::int64_t turn = turn_of(tile.first_head) + (summed ? tile.heads : 1);
-  sums_.turns_->pass(sum_of(tile.first_head, tile.first_query / sums_.queries_), turn);
+  sums_.turns_->pass(sum_of(tile.first_head, tile.query_tile), turn);
 }
 
 void MaskGradientTask::add(const QueryTile& tile, const TileScores& scores, std::int64_t j0, Scratch& scratch) {

@@ -36,7 +36,7 @@ class MaskGradient {
 
   const AttentionProblem& p_;
   const View& dmask_;
-  std::int64_t queries_, query_tiles_, splits_;
+  std::int64_t query_tiles_, splits_;
   Axis axes_[4];
   Dims given_{0, 0, 0, 0};    // strides of dmask, 0 along summed axes
   Dims strides_{0, 0, 0, 0};  // of the sums

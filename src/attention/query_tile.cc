@@ -14,7 +14,15 @@ RowTiling::RowTiling(const TilePlan& plan, std::int64_t max_heads) : plan_(plan)
   queries_ = std::max<std::int64_t>(1, std::min(p.q_len, widest));
   heads_ = std::clamp<std::int64_t>(widest / queries_, 1, std::min(p.group, max_heads));
   query_tiles_ = (p.q_len + queries_ - 1) / queries_;
+  // Two tiles of two vectors keep the units busier than one of three and one of one.
+  const std::int64_t lanes = plan.table.tiles[plan.table.tile_count - 1].lanes, rest = p.q_len % queries_;
+  if (query_tiles_ > 1 && queries_ == 3 * lanes && rest > 0 && rest <= lanes) lent_ = lanes;
   tiles_ = (p.group + heads_ - 1) / heads_ * query_tiles_;
+}
+
+std::int64_t RowTiling::first_query(std::int64_t query_tile) const noexcept {
+  if (query_tile == query_tiles_) return plan_.p.q_len;
+  return query_tile * queries_ - (query_tile + 1 == query_tiles_ ? lent_ : 0);
 }
 
 QueryTile RowTiling::tile(std::int64_t b, std::int64_t kv_head, std::int64_t index) const {
@@ -25,9 +33,10 @@ QueryTile RowTiling::tile(std::int64_t b, std::int64_t kv_head, std::int64_t ind
   const std::int64_t first = index / query_tiles_ * heads_;
   t.first_head = kv_head * p.group + first;
   t.heads = std::min(heads_, p.group - first);
-  t.first_query = index % query_tiles_ * queries_;
+  t.query_tile = index % query_tiles_;
+  t.first_query = first_query(t.query_tile), t.past_query = first_query(t.query_tile + 1);
   const std::int64_t q_len = p.sequences[static_cast<std::size_t>(b)].q_len;
-  t.queries = std::max<std::int64_t>(1, std::min(queries_, q_len - t.first_query));
+  t.queries = std::max<std::int64_t>(1, std::min(t.past_query, q_len) - t.first_query);
   t.rows = q_len > t.first_query ? static_cast<int>(t.heads * t.queries) : 0;
   t.kernels = &tile_for(plan_.table, t.rows);
   if (t.rows == 0) return t;

@@ -15,6 +15,7 @@ namespace qkv {
 struct QueryTile {
   const TileKernels* kernels;
   std::int64_t b, kv_head, first_head, heads, first_query, queries;
+  std::int64_t query_tile, past_query;  // which tile along the queries; where the next one begins, or q_len
   int rows;
   std::int64_t begin[kMaxWidth], end[kMaxWidth];  // keys that structure lets each row read; unused columns as the last
   std::int64_t any_begin, any_end;                // keys that some row reads, begun where a key tile begins
@@ -34,12 +35,14 @@ class RowTiling {
   RowTiling(const TilePlan& plan, std::int64_t max_heads = kMaxWidth);
   std::int64_t tiles() const noexcept { return tiles_; }                           // for each (sequence, key head)
   std::int64_t query_tiles() const noexcept { return query_tiles_; }               // of them, along the queries
-  std::int64_t queries() const noexcept { return queries_; }                       // of a whole tile
   QueryTile tile(std::int64_t b, std::int64_t kv_head, std::int64_t index) const;  // rows may be 0
 
  private:
+  std::int64_t first_query(std::int64_t query_tile) const noexcept;
+
   const TilePlan& plan_;
   std::int64_t heads_, queries_, query_tiles_, tiles_;
+  std::int64_t lent_ = 0;  // queries that the last tile but one leaves to the last
 };
 
 // Rows of the tile (of q or an array shaped like it), transposed: t[c][row] = x[row][c].

@@ -93,8 +93,8 @@ class Forward {
     Scratch scratch(plan_);
     load_queries(tile, scratch);
     Sums total = take_sums(scratch), split = take_sums(scratch);
-    clear(total, tile, d_v_padded_);
     const KeySteps splits{tile.any_begin, tile.any_end, p_.first_key, kSplitKeys};
+    clear(total, tile, splits.begin < splits.end ? 0 : d_v_padded_);
     bool first = true;
     for (std::int64_t j = splits.begin, end; j < splits.end; j = end) {
       end = splits.next(j);
@@ -128,7 +128,6 @@ class Forward {
       for (std::int64_t j = splits.begin; j < splits.end && piece < first + length; j = splits.next(j), ++piece) {
         if (piece < first) continue;
         const Sums sums = sums_of(task, piece);
-        clear(sums, tile, d_v_padded_);
         read_split(tile, j, splits.next(j), sums, scratch);
       }
     });

@@ -437,13 +437,18 @@ void outer(const E* p, const E* x, int64_t ldx, int64_t cols, int n, int items, 
 template <class V>
 bool all_finite(const float* x, int64_t ldx, int rows, int64_t cols) noexcept {
   // x * 0 is 0 for a finite x and NaN otherwise.
-  V sum = V::zero();
+  V sums[4] = {V::zero(), V::zero(), V::zero(), V::zero()};
   float rest = 0;
   for (int i = 0; i < rows; ++i) {
+    const float* row = x + i * ldx;
     int64_t c = 0;
-    for (; c + V::lanes <= cols; c += V::lanes) sum = V::add(sum, V::mul(V::load(x + i * ldx + c), V::zero()));
-    for (; c < cols; ++c) rest += x[i * ldx + c] * 0.0f;
+    for (; c + 4 * V::lanes <= cols; c += 4 * V::lanes)
+#pragma GCC unroll 4
+      for (int v = 0; v < 4; ++v) sums[v] = V::fma(V::load(row + c + v * V::lanes), V::zero(), sums[v]);
+    for (; c + V::lanes <= cols; c += V::lanes) sums[0] = V::fma(V::load(row + c), V::zero(), sums[0]);
+    for (; c < cols; ++c) rest += row[c] * 0.0f;
   }
+  const V sum = V::add(V::add(sums[0], sums[1]), V::add(sums[2], sums[3]));
   constexpr uint64_t kAll = (uint64_t{1} << V::lanes) - 1;
   return V::bits(V::eq(sum, V::zero())) == kAll && rest == 0;
 }
