@@ -122,6 +122,9 @@ class Model {
   // most sqrt(0.1 / d_model), so that training starts near ln(vocab_size); gains 1,
   // biases 0). dtype: DType::f32 or DType::f64.
   explicit Model(const ModelConfig& config, std::uint64_t seed = 0, DType dtype = DType::f32);
+  // With parameters of one's own, one tensor each in the flat order, all f32 or all f64. Throws std::invalid_argument
+  // if they do not fit.
+  Model(const ModelConfig& config, std::vector<Tensor> parameters);
   ~Model();
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -93,12 +94,12 @@ struct StepReport {
   double loss = 0;        // nats a token, before the update
   double grad_norm = 0;   // before clipping
   double learning_rate = 0;
-  std::int64_t tokens = 0;  // real targets
+  std::int64_t tokens = 0;       // real targets
   double seconds = 0;            // of the whole step
   double optimiser_seconds = 0;  // of them: the gradients' norm and AdamW
   double data_seconds = 0;       // of them: reading windows of tokens
-  bool skipped = false;  // NaN or inf: nothing was changed
-  double spike = 0;      // a loss past z = 6: z, its distance from the mean of up to 128 losses before, in deviations
+  bool skipped = false;          // NaN or inf: nothing was changed
+  double spike = 0;  // a loss past z = 6: z, its distance from the mean of up to 128 losses before, in deviations
 };
 
 struct EvalReport {
@@ -160,6 +161,12 @@ class Trainer {
   // the newest config().keep_checkpoints stay. docs/formats.md. Throws qkv::FileError; what was there before is then
   // still there. Refuses (std::runtime_error) to save weights with NaN or inf.
   void save(const std::string& directory);
+  // The same on a thread of its own, from a copy of weights and moments, while training goes on; what save() throws,
+  // finish_saving() does. Waits for a save that is still going on.
+  void begin_saving(const std::string& directory);
+  // The step of the save that was begun, once it is done; waits for it if `wait`. Nothing if none was begun or it is
+  // still going on. Throws what save() throws; there is then no save going on any more.
+  std::optional<std::int64_t> finish_saving(bool wait);
   // Takes up where the newest sound checkpoint stands; tokens from `data`. One that is damaged (or of another version)
   // is passed over, and `refused` gains a line that names the file and what is wrong with it. The directory's own model
   // becomes that of the checkpoint again, if it can be written. Throws qkv::FileError if no checkpoint is left.

@@ -109,6 +109,21 @@ Model::Model(const ModelConfig& config, std::uint64_t seed, DType dtype) : impl_
     impl_->use_network<Network<float, float>>();
 }
 
+Model::Model(const ModelConfig& config, std::vector<Tensor> parameters) : impl_(std::make_unique<Impl>()) {
+  impl_->config = config.resolved();
+  impl_->infos = parameter_infos(impl_->config);
+  impl_->dtype = parameters.empty() ? DType::f32 : parameters[0].dtype();
+  impl_->parameters = std::move(parameters);
+  const std::vector<Tensor>& values = impl_->parameters;
+  if (impl_->dtype == DType::f64) {
+    by_role<const double>(impl_->config, values, "model");  // throws unless they fit
+    impl_->use_network<Network<double, double>>();
+  } else {
+    by_role<const float>(impl_->config, values, "model");
+    impl_->use_network<Network<float, float>>();
+  }
+}
+
 Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;

@@ -5,8 +5,10 @@
 //   checkpoint.json                                 where the run stands; sizes and checksums of the other files
 // The model files of the run's directory are second names of the newest checkpoint's.
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <future>
 
 #include "core/parallel.h"
 #include "formats/model_directory.h"
@@ -130,6 +132,7 @@ bool left_by_a_start(const fs::path& path) {
 }  // namespace
 
 void Trainer::save(const std::string& directory) {
+  finish_saving(true);
   const Model& model = impl_->model;
   for (std::size_t i = 0; i < model.parameters().size(); ++i) {
     if (!all_finite(model.parameters()[i])) {
@@ -156,6 +159,39 @@ void Trainer::save(const std::string& directory) {
   publish_checkpoint(path, directory);
   const std::int64_t former = std::exchange(impl_->saved_step, impl_->state.step);
   remove_old_checkpoints(directory, former, impl_->state.step, impl_->config.keep_checkpoints);
+}
+
+// Copies in parallel: the step waits for it.
+Trainer Trainer::Impl::snapshot() const {
+  std::vector<Tensor> weights(model.parameters().size()), m(weights.size()), v(weights.size());
+  parallel_for(static_cast<std::int64_t>(3 * weights.size()), [&](std::int64_t i) {
+    const auto at = static_cast<std::size_t>(i / 3);
+    if (i % 3 == 0) weights[at] = model.parameters()[at];
+    if (i % 3 == 1) m[at] = optimizer.first_moments()[at];
+    if (i % 3 == 2) v[at] = optimizer.second_moments()[at];
+  });
+  auto impl = std::make_unique<Impl>(Model(model.config(), std::move(weights)), tokenizer, data, config);
+  impl->optimizer.first_moments() = std::move(m);
+  impl->optimizer.second_moments() = std::move(v);
+  impl->state = state;
+  impl->saved_step = saved_step;
+  return Trainer(std::move(impl));
+}
+
+void Trainer::begin_saving(const std::string& directory) {
+  finish_saving(true);
+  impl_->saving = std::async(std::launch::async, [copy = impl_->snapshot(), directory]() mutable {
+    copy.save(directory);
+    return copy.steps_done();
+  });
+}
+
+std::optional<std::int64_t> Trainer::finish_saving(bool wait) {
+  std::future<std::int64_t>& saving = impl_->saving;
+  if (!saving.valid()) return {};
+  if (!wait && saving.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return {};
+  impl_->saved_step = saving.get();
+  return impl_->saved_step;
 }
 
 Trainer Trainer::resume(const std::string& directory, TokenDataset data, std::vector<std::string>* refused) {

@@ -29,8 +29,10 @@ class Run {
     try {
       return steps();
     } catch (const TrainingDiverged&) {
+      finish_save(true);
       throw;
     } catch (...) {  // whatever the observer has thrown: a closed pipe, say
+      finish_save(true);
       if (at_rest_ && trainer_.bad_steps_in_a_row() == 0) try_to_save();
       throw;
     }
@@ -65,7 +67,8 @@ class Run {
       if (stop_asked() && trainer_.steps_done() < trainer_.config().steps) return stop_here();
       evaluate_if_due();
       if (due(trainer_.config().sample_interval)) sample();
-      if (due(trainer_.config().checkpoint_interval) && trainer_.bad_steps_in_a_row() == 0) try_to_save();
+      if (due(trainer_.config().checkpoint_interval) && trainer_.bad_steps_in_a_row() == 0) begin_to_save();
+      finish_save(false);
       if (trainer_.steps_done() < trainer_.config().steps) keep_best();
       tell_trouble();
     }
@@ -92,6 +95,7 @@ class Run {
     try {
       report = trainer_.step();
     } catch (const TrainingDiverged& error) {
+      finish_save(true);
       throw TrainingDiverged(error.step(), error.what() + what_stands());
     }
     at_rest_ = true;
@@ -117,9 +121,13 @@ class Run {
   // best/ holds the model of the best evaluation: a checkpoint's, under another name, if there is one of this step.
   void keep_best() {
     if (!std::exchange(best_is_due_, false)) return;
+    publish_best(trainer_.steps_done());
+  }
+
+  void publish_best(std::int64_t step) {
     const std::string best = options_.directory + "/best";
     try {
-      if (saved_step_ == trainer_.steps_done())
+      if (saved_step_ == step)
         publish_checkpoint(checkpoint_path(options_.directory, saved_step_), best);
       else
         save_model(best, trainer_.model(), trainer_.tokenizer());
@@ -149,6 +157,35 @@ class Run {
     if (observer_.on_checkpoint) observer_.on_checkpoint(saved_step_);
   }
 
+  // Writing takes long, so it goes on beside the next steps; the last save of a run is waited for.
+  void begin_to_save() {
+    finish_save(true);
+    if (trainer_.steps_done() == trainer_.config().steps || !file_exists(options_.directory)) {
+      try_to_save();
+      return;
+    }
+    trainer_.begin_saving(options_.directory);
+    begun_step_ = trainer_.steps_done();
+    begun_evaluation_ = trainer_.evaluated_step();
+    best_waits_ = std::exchange(best_is_due_, false);
+  }
+
+  void finish_save(bool wait) {
+    try {
+      const std::optional<std::int64_t> step = trainer_.finish_saving(wait);
+      if (!step) return;
+      saved_step_ = *step;
+      saved_evaluation_ = begun_evaluation_;
+      if (metrics_) metrics_->follow_name();
+      if (observer_.on_checkpoint) observer_.on_checkpoint(saved_step_);
+    } catch (const FileError& error) {
+      warn(std::string("not saved: ") + error.what() + what_stands(), begun_step_);
+      if (std::exchange(best_waits_, false)) trainer_.set_best(former_best_loss_, former_best_step_);
+      return;
+    }
+    if (std::exchange(best_waits_, false)) publish_best(saved_step_);
+  }
+
   bool try_to_save() {
     try {
       save();
@@ -161,6 +198,7 @@ class Run {
 
   // Weights that gave NaN in the last steps are only worth keeping if an evaluation found them sound.
   void save_at_the_end(double patience) {
+    finish_save(true);
     const std::int64_t step = trainer_.steps_done();
     if (trainer_.bad_steps_in_a_row() > 0 && evaluated_well_ != step) {
       throw TrainingDiverged(step, "[train] step " + std::to_string(step) +
@@ -186,8 +224,9 @@ class Run {
     if (!trouble.empty()) warn(trouble + "; its lines are kept until they can be written");
   }
 
-  void warn(const std::string& what) {
-    if (observer_.on_warning) observer_.on_warning("step " + std::to_string(trainer_.steps_done()) + ": " + what);
+  void warn(const std::string& what) { warn(what, trainer_.steps_done()); }
+  void warn(const std::string& what, std::int64_t step) {
+    if (observer_.on_warning) observer_.on_warning("step " + std::to_string(step) + ": " + what);
   }
 
   static bool file_exists(const std::string& path) {
@@ -205,8 +244,9 @@ class Run {
   std::optional<DirectoryLock> lock_;
   std::optional<MetricsFile> metrics_;
   std::int64_t saved_step_ = -1, saved_evaluation_ = -1, evaluated_well_ = -1;
-  bool at_rest_ = true;  // between two steps, where the state can be saved
-  bool best_is_due_ = false;
+  bool at_rest_ = true;                                   // between two steps, where the state can be saved
+  bool best_is_due_ = false, best_waits_ = false;         // for a step to end, for a save to be done
+  std::int64_t begun_step_ = -1, begun_evaluation_ = -1;  // of the save that is going on
   double former_best_loss_ = std::numeric_limits<double>::infinity();
   std::int64_t former_best_step_ = 0;
 };

@@ -2,6 +2,7 @@
 // What a Trainer holds, shared by the step (trainer.cc) and the files (checkpoint.cc).
 #pragma once
 
+#include <future>
 #include <limits>
 #include <utility>
 
@@ -30,7 +31,8 @@ struct Trainer::Impl {
         optimizer(model),
         gradient_sum(model) {}
 
-  void use_config();  // tells the model how to compute
+  Trainer snapshot() const;  // of what is saved: weights, moments, state
+  void use_config();         // tells the model how to compute
   StepReport step(std::span<const Batch> micro_batches);
 
   Model model;
@@ -39,8 +41,9 @@ struct Trainer::Impl {
   TrainConfig config;
   AdamW optimizer;
   RunState state;
-  std::int64_t saved_step = -1;   // of the checkpoint that was last written or read; -1: none
-  std::int64_t bad_in_a_row = 0;  // not saved: nothing is saved while it is not 0
+  std::int64_t saved_step = -1;      // of the checkpoint that was last written or read; -1: none
+  std::future<std::int64_t> saving;  // the step of what is being saved
+  std::int64_t bad_in_a_row = 0;     // not saved: nothing is saved while it is not 0
   GradientSum gradient_sum;
   std::vector<std::int32_t> tokens;   // [grad_accum * batch_size, ctx_len]
   std::vector<std::int32_t> targets;  // likewise

@@ -28,19 +28,19 @@ TEST(Run, EndsWithTheLastGoodCheckpointWhenTheLossTurnsNaN) {
   TrainConfig config = full_training();
   config.steps = 40;
   config.max_bad_steps = 5;
-  config.checkpoint_interval = 1;
+  config.checkpoint_interval = 2;
   Trainer trainer = small_trainer(config);
   TrainObserver observer;
   std::int64_t saved = -1;
-  observer.on_checkpoint = [&](std::int64_t step) {
-    saved = step;
-    if (step == 6) trainer.model().parameters()[0].data()['t' * 16] = std::numeric_limits<float>::quiet_NaN();
+  observer.on_checkpoint = [&](std::int64_t step) { saved = step; };
+  observer.on_step = [&](const StepReport& report) {
+    if (report.step == 7) trainer.model().parameters()[0].data()['t' * 16] = std::numeric_limits<float>::quiet_NaN();
   };
   try {
     run_training(trainer, {directory.path()}, observer);
     FAIL() << "no error";
   } catch (const TrainingDiverged& error) {
-    EXPECT_EQ(error.step(), 11);
+    EXPECT_EQ(error.step(), 12);
     EXPECT_THAT(error.what(), HasSubstr("checkpoint of step 6"));
   }
   EXPECT_EQ(saved, 6);
