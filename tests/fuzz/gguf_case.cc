@@ -6,6 +6,7 @@
 
 #include "formats/gguf.h"
 #include "formats/gguf_bytes.h"
+#include "formats/gguf_config.h"
 #include "formats/gguf_source.h"
 #include "qkv/error.h"
 
@@ -167,6 +168,7 @@ int read_everything(std::span<const std::byte> file) {
     reached = 1;
     read_keys(contents);
     read_tensors(contents);
+    gguf_holds_model(contents);
     const auto source = open_gguf("f.gguf", file);
     for (std::size_t i = 0; i < source->infos().size(); ++i)
       for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
