@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 
 #include "cli.h"
+#include "qkv/andrea.h"
 #include "qkv/model_file.h"
 
 namespace {
@@ -14,10 +16,18 @@ using qkv::cli::UsageError;
 struct Options {
   std::string source, target, to, type;
   std::int64_t shard_bytes = qkv::HuggingFaceOptions{}.shard_bytes;
+  // Of a checkpoint of ANDREA.
+  std::string order, matrices, ids, preset, config;
+  bool says_layout() const {
+    return !order.empty() || !matrices.empty() || !ids.empty() || !preset.empty() || !config.empty();
+  }
 };
+
+bool is_checkpoint(const std::string& path) { return path.ends_with(".bin"); }
 
 std::string format_of(const Options& options) {
   if (!options.to.empty()) return options.to;
+  if (is_checkpoint(options.target)) return "andrea";
   return options.target.ends_with(".gguf") ? "gguf" : "qkv";
 }
 
@@ -44,18 +54,69 @@ void save(const Options& options, const std::string& format, const qkv::LoadedMo
   }
 }
 
+// How parameters stand in the checkpoint, on top of `base`.
+qkv::AndreaLayout layout_of(const Options& options, qkv::AndreaLayout base) {
+  if (!options.order.empty()) base.order = options.order;
+  if (!options.matrices.empty()) base.out_in = options.matrices == "out-in";
+  if (!options.ids.empty()) base.bytes_first = options.ids == "bytes-first";
+  if (!options.preset.empty()) {
+    base.config = qkv::preset(options.preset);
+    base.config.vocab_size = 0;  // as many as harris_segments.json asks for
+  }
+  if (!options.config.empty()) base.config = qkv::load_config(options.config);
+  return base;
+}
+
+qkv::AndreaCheckpoint load_checkpoint(const Options& options) {
+  if (!options.says_layout()) return qkv::load_andrea(options.source);
+  if (options.preset.empty() && options.config.empty())
+    throw UsageError("--order, --matrices and --ids need --preset or --config beside them: the shape of the model");
+  return qkv::load_andrea(options.source, layout_of(options, {}));
+}
+
+void save_checkpoint(const Options& options, const qkv::Model& model, const qkv::Tokenizer& tokenizer,
+                     const std::optional<qkv::AdamState>& state) {
+  const qkv::AdamState adam = state.value_or(qkv::AdamState{});
+  const bool described = is_checkpoint(options.source);  // then the options are about the source
+  const qkv::AndreaLayout layout = described ? qkv::AndreaLayout{} : layout_of(options, {});
+  qkv::save_andrea(options.target, model, tokenizer, layout, adam.step, adam.first_moments, adam.second_moments);
+  if (!state) qkv::cli::print("note: there are no moments of AdamW beside the model; the checkpoint holds zeros\n");
+}
+
+void write(const Options& options, const std::string& format, const qkv::LoadedModel& loaded,
+           const std::optional<qkv::AdamState>& state) {
+  try {
+    if (format == "andrea") return save_checkpoint(options, loaded.model, loaded.tokenizer, state);
+    save(options, format, loaded);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(fmt::format("{} cannot be written so: {}", options.source, error.what()));
+  }
+  if (state && format == "qkv") qkv::save_adam_state(options.target, loaded.model, *state);
+  if (state && format != "qkv") qkv::cli::print("note: the moments of AdamW have no place in such files\n");
+}
+
 void run(const Options& options) {
   const std::string format = format_of(options);
   if (format == "hf") floating_type(options.type);  // before the long work
-  const qkv::ModelFacts facts = qkv::inspect_model(options.source);
-  const qkv::LoadedModel loaded = qkv::load_model(options.source);
-  try {
-    save(options, format, loaded);
-  } catch (const std::invalid_argument& error) {
-    throw qkv::cli::UsageError(fmt::format("{} cannot be written so: {}", options.source, error.what()));
+  if (options.says_layout() && format != "andrea" && !is_checkpoint(options.source))
+    throw UsageError("--order, --matrices, --ids, --preset and --config are about checkpoints (.bin)");
+  std::string what;
+  std::int64_t count = 0;
+  if (is_checkpoint(options.source)) {
+    qkv::AndreaCheckpoint checkpoint = load_checkpoint(options);
+    what = fmt::format("ANDREA checkpoint of step {} ({}; matrices {})", checkpoint.step, checkpoint.layout.order,
+                       checkpoint.layout.out_in ? "[out, in]" : "[in, out]");
+    count = qkv::parameter_count(checkpoint.model.config());
+    const qkv::AdamState state{checkpoint.step, std::move(checkpoint.first_moments),
+                               std::move(checkpoint.second_moments)};
+    write(options, format, {std::move(checkpoint.model), std::move(checkpoint.tokenizer), {}}, state);
+  } else {
+    what = qkv::inspect_model(options.source).format;
+    const qkv::LoadedModel loaded = qkv::load_model(options.source);
+    count = qkv::parameter_count(loaded.model.config());
+    write(options, format, loaded, qkv::load_adam_state(options.source, loaded.model));
   }
-  qkv::cli::print(fmt::format("{}: {}, {} parameters\n{}: {}\n", options.source, facts.format,
-                              qkv::parameter_count(facts.config), options.target,
+  qkv::cli::print(fmt::format("{}: {}, {} parameters\n{}: {}\n", options.source, what, count, options.target,
                               qkv::inspect_model(options.target).format));
 }
 
@@ -64,10 +125,11 @@ void add(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   command->add_option("SRC", options->source, "The model: a directory of qkv or Hugging Face, or a GGUF file")
       ->required();
-  command->add_option("DST", options->target, "What to write: a directory, or a file that ends in .gguf")->required();
-  command->add_option("--to", options->to, "The format [gguf for names that end so, otherwise qkv]")
-      ->check(CLI::IsMember({"qkv", "hf", "gguf"}).description(""))
-      ->type_name("qkv|hf|gguf");
+  command->add_option("DST", options->target, "What to write: a directory, or a file that ends in .gguf or .bin")
+      ->required();
+  command->add_option("--to", options->to, "The format [by the name's end: gguf, andrea (.bin), otherwise qkv]")
+      ->check(CLI::IsMember({"qkv", "hf", "gguf", "andrea"}).description(""))
+      ->type_name("qkv|hf|gguf|andrea");
   command->add_option("--type", options->type, "How matrices are stored [f32; bf16 in GGUF files]")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"}).description(""))
       ->type_name("f32|f16|bf16|q8_0|q4_0|q4_1");
@@ -75,6 +137,26 @@ void add(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->type_name("N");
+  const std::string group = "Checkpoints of ANDREA: what they do not say of themselves";
+  command->add_option("--preset", options->preset, "Their shape [the ANDREA preset that fits, or andrea.json]")
+      ->type_name("NAME")
+      ->group(group);
+  command->add_option("--config", options->config, "Their shape as a config.json; vocab_size is segments + 257")
+      ->type_name("FILE")
+      ->group(group);
+  command
+      ->add_option("--order", options->order,
+                   fmt::format("Parameters, those of a layer together [{}]", qkv::AndreaLayout{}.order))
+      ->type_name("NAME,...")
+      ->group(group);
+  command->add_option("--matrices", options->matrices, "How matrices lie [out-in]")
+      ->check(CLI::IsMember({"out-in", "in-out"}).description(""))
+      ->type_name("out-in|in-out")
+      ->group(group);
+  command->add_option("--ids", options->ids, "Which tokens come first [segments-first]")
+      ->check(CLI::IsMember({"segments-first", "bytes-first"}).description(""))
+      ->type_name("segments-first|bytes-first")
+      ->group(group);
   qkv::cli::add_threads_option(*command);
   command->callback([options] { run(*options); });
 }

@@ -47,17 +47,19 @@ qkv::ModelConfig asked_model(const TrainSettings& settings, qkv::ModelConfig bas
   return base.resolved();
 }
 
-// SIZE of "bpe:SIZE".
-std::optional<std::int64_t> bpe_size(const std::string& spec) {
-  if (!spec.starts_with("bpe:")) return std::nullopt;
+// SIZE of "bpe:SIZE" or "harris:SIZE", kind being what stands before the colon.
+std::optional<std::int64_t> learnt_size(const std::string& kind, const std::string& spec) {
+  if (!spec.starts_with(kind + ":")) return std::nullopt;
   std::int64_t size = 0;
   const char* const end = spec.data() + spec.size();
-  const auto [stop, error] = std::from_chars(spec.data() + 4, end, size);
+  const auto [stop, error] = std::from_chars(spec.data() + kind.size() + 1, end, size);
   if (error != std::errc() || stop != end || size < 257 || size > 1'000'000) {
-    throw UsageError(fmt::format("--tokenizer bpe:SIZE needs a SIZE of 257 to 1000000; found '{}'", spec));
+    throw UsageError(fmt::format("--tokenizer {}:SIZE needs a SIZE of 257 to 1000000; found '{}'", kind, spec));
   }
   return size;
 }
+std::optional<std::int64_t> bpe_size(const std::string& spec) { return learnt_size("bpe", spec); }
+std::optional<std::int64_t> harris_size(const std::string& spec) { return learnt_size("harris", spec); }
 
 std::string tokenizer_spec(const TrainSettings& settings, std::int64_t text_bytes) {
   if (!settings.tokenizer.empty()) return settings.tokenizer;
@@ -79,17 +81,29 @@ qkv::Tokenizer learn_bpe(const qkv::Corpus& corpus, std::int64_t size) {
   return std::move(*tokenizer);
 }
 
+qkv::Tokenizer learn_harris(const qkv::Corpus& corpus, std::int64_t size) {
+  Progress progress("learning segments", 0, true);
+  std::optional<qkv::Tokenizer> tokenizer;
+  corpus.with_training_text([&](std::string_view text) { tokenizer = qkv::Tokenizer::train_harris(text, size); });
+  progress.hide();
+  print(fmt::format("tokenizer: Harris segments, {} tokens, learnt in {:.1f} s\n", tokenizer->size(),
+                    progress.seconds()));
+  return std::move(*tokenizer);
+}
+
 qkv::Tokenizer make_tokenizer(const std::string& spec, const qkv::Corpus& corpus) {
   if (spec == "bytes") return qkv::Tokenizer::bytes();
   if (const auto size = bpe_size(spec)) return learn_bpe(corpus, *size);
+  if (const auto size = harris_size(spec)) return learn_harris(corpus, *size);
   return qkv::Tokenizer::load(spec);
 }
 
 // The size it will have, or, of a short text, at most have.
 std::int64_t vocabulary_of(const std::string& spec) {
   if (spec == "bytes") return 257;
-  const auto size = bpe_size(spec);
-  return size ? *size : qkv::Tokenizer::load(spec).size();
+  if (const auto size = bpe_size(spec)) return *size;
+  if (const auto size = harris_size(spec)) return *size;
+  return qkv::Tokenizer::load(spec).size();
 }
 
 qkv::TokenDataset tokenize(const qkv::Corpus& corpus, const qkv::Tokenizer& tokenizer, const std::string& path) {
@@ -188,7 +202,8 @@ void check_same_model(const TrainSettings& settings, const qkv::Trainer& trainer
   bool fits = false;
   if (settings.tokenizer == "bytes") {
     fits = size == 257;
-  } else if (const auto wanted = bpe_size(settings.tokenizer)) {
+  } else if (const auto wanted = settings.tokenizer.starts_with("harris:") ? harris_size(settings.tokenizer)
+                                                                           : bpe_size(settings.tokenizer)) {
     fits = size == *wanted || (257 < size && size < *wanted);  // a short text gives fewer
   } else {
     fits = size == qkv::Tokenizer::load(settings.tokenizer).size();

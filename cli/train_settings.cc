@@ -66,7 +66,7 @@ void add_data_options(CLI::App& command, TrainSettings& s) {
   command
       .add_option("--tokenizer", s.tokenizer,
                   "How text becomes tokens [bpe:4096, or bytes for text below 256 KB; a preset's vocabulary]")
-      ->type_name("bytes|bpe:SIZE|FILE")
+      ->type_name("bytes|bpe:SIZE|harris:SIZE|FILE")
       ->take_last()
       ->group(group);
   s.validation_fraction_option =

@@ -19,7 +19,7 @@ struct TrainSettings {
   std::string out;
   std::string config_file;
   std::string preset;
-  std::string tokenizer;  // "" (by the text's size), "bytes", "bpe:SIZE" or a file
+  std::string tokenizer;  // "" (by the text's size), "bytes", "bpe:SIZE", "harris:SIZE" or a file
   double validation_fraction = 0.1;
   bool resume = false;
   std::int64_t stop_after = 0;

@@ -32,7 +32,7 @@ ALLOWED = {
 PUBLIC = {
     "tensor": "core", "error": "core", "threads": "core", "version": "core", "interrupt": "os",
     "kernels": "kernels", "attention": "attention", "multi_head": "attention", "kv_cache": "attention", "model": "model", "gradient_sum": "model",
-    "tokenizer": "text", "array_file": "formats", "model_file": "formats", "generate": "generate",
+    "tokenizer": "text", "array_file": "formats", "model_file": "formats", "andrea": "formats", "generate": "generate",
     "dataset": "train", "train": "train", "report": "train", "explain": "inspect", "inspect": "inspect",
     "measure": "measure", "training_memory": "measure", "qkv": "all",
 }
@@ -40,7 +40,7 @@ PUBLIC = {
 DESCRIPTIONS = {"measure": {"model"}}
 # Libraries with one owner.
 OWNERS = {"dnnl": {"linalg"}, "oneapi/dnnl": {"linalg"}, "omp.h": {"core", "linalg"}, "immintrin.h": {"kernels", "linalg"},
-          "nlohmann/": {"formats", "text", "cli", "train", "inspect"}, "pcre2.h": {"text"}}
+          "nlohmann/": {"formats", "text", "cli", "train", "inspect"}, "pcre2.h": {"text"}, "utf8proc.h": {"text"}}
 # Libraries that stand beside a room's own, and that room.
 SECOND_LIBRARIES = {"model_file": "formats"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)

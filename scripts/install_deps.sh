@@ -7,7 +7,7 @@
 #   scripts/install_deps.sh --all    also what `make check` and `make tsan` need
 set -euo pipefail
 
-packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libpcre2-dev
+packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libpcre2-dev libutf8proc-dev
   libgtest-dev libgmock-dev python3 python3-numpy bible-kjv bible-kjv-text)
 tools=(g++ cmake ninja python3)
 if [[ "${1:-}" == --all ]]; then

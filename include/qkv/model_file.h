@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models as files, of whichever format: qkv's own directories, Hugging Face's, GGUF files (docs/formats.md,
-// docs/models.md). A path is all that is needed to read one.
+// Models as files, of whichever format: qkv's own directories, Hugging Face's, GGUF files and ANDREA's checkpoints
+// (docs/formats.md, docs/models.md; qkv/andrea.h has what is ANDREA's alone). A path is all that is needed to read one.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@ struct LoadedModel {
   std::vector<std::int32_t> end_tokens = {};  // ids that end a text, as the file says it; may be empty
 };
 
-// The model at a path: a directory (qkv's or Hugging Face's, by its config.json) or a GGUF file (by its first bytes).
-// Parameters stored as F64 make a model of DType::f64, all others one of DType::f32. Throws qkv::FileError.
+// The model at a path: a directory (qkv's or Hugging Face's, by its config.json), a GGUF file (by its first bytes) or a
+// checkpoint of ANDREA (a name that ends in .bin). Parameters stored as F64 make a model of DType::f64, all others one
+// of DType::f32. Throws qkv::FileError.
 LoadedModel load_model(const std::string& path);
 ModelConfig load_config(const std::string& path);  // config.json alone, of qkv or Hugging Face
 
@@ -40,7 +41,8 @@ struct ModelFacts {
 };
 ModelFacts inspect_model(const std::string& path);
 
-// Reads all of a model, or of a single file (.safetensors, its index, .npy, config.json, tokenizer.json), and returns
+// Reads all of a model, or of a single file (.safetensors, its index, .npy, config.json,
+// tokenizer.json, harris_segments.json), and returns
 // what it is, in words. Throws qkv::FileError for what is malformed, does not fit together or holds NaN or infinity
 // among its parameters.
 std::string verify_path(const std::string& path);

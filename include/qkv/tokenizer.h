@@ -33,6 +33,12 @@ class Tokenizer {
   };
   static Tokenizer train_bpe(std::string_view text, std::int64_t size, Progress progress);
 
+  // Morpheme segments as Zellig Harris found them ("From phoneme to morpheme", 1955): pieces of GPT-2's split are cut
+  // where the variety of what may follow and of what may have come before both peak, and the segments that save the
+  // most bytes become tokens; text is then read longest match first. Ids: the segments, the 256 bytes, the end token.
+  // `size` counts them all and is at least 257; there are fewer when no more segments occur twice.
+  static Tokenizer train_harris(std::string_view text, std::int64_t size);
+
   ~Tokenizer();
   Tokenizer(const Tokenizer&);
   Tokenizer(Tokenizer&&) noexcept;
@@ -45,6 +51,9 @@ class Tokenizer {
   // decode(encode(text)) == text for every text, unless a loaded tokenizer.json asks for more (a space put before the
   // text, spaces taken away around an added token).
   std::vector<std::int32_t> encode(std::string_view text, SpecialTokens special = SpecialTokens::as_text) const;
+  // The ids of a text with what the tokenizer's template puts around them (tokenizer.json's TemplateProcessing for one
+  // text, or begin_token()); the ids themselves if there is none.
+  std::vector<std::int32_t> with_template(const std::vector<std::int32_t>& ids) const;
   // The bytes of one token, which may be part of a character. Throws std::invalid_argument on an id that is none.
   std::string decode(std::int32_t id) const;
   std::string decode(const std::vector<std::int32_t>& ids) const;

@@ -149,14 +149,18 @@ ModelConfig read_config_json(const JsonPlace& file) {
   }
 }
 
-void write_config_json(const std::string& path, const ModelConfig& config) {
+nlohmann::ordered_json config_json(const ModelConfig& config) {
   nlohmann::ordered_json file;
   file[kVersionKey] = kFormatVersion;
   file[kTypeKey] = kType;
   const ModelConfig whole = config.resolved();
   for_each_field(whole, Writer(file));
   if (!(whole.rope_scaling == RopeScaling{})) file[kScalingKey] = scaling_json(whole.rope_scaling);
-  replace_file(path, file.dump(2) + "\n");
+  return file;
+}
+
+void write_config_json(const std::string& path, const ModelConfig& config) {
+  replace_file(path, config_json(config).dump(2) + "\n");
 }
 
 }  // namespace qkv

@@ -14,6 +14,7 @@ inline constexpr int kFormatVersion = 1;
 // Throws qkv::FileError on a key that is missing, unknown or of the wrong kind, on another version of the format, and
 // on a configuration that cannot be.
 ModelConfig read_config_json(const JsonPlace& file);
+nlohmann::ordered_json config_json(const ModelConfig& config);  // what read_config_json reads
 void write_config_json(const std::string& path, const ModelConfig& config);
 
 }  // namespace qkv

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "formats/andrea_layout.h"
 #include "formats/directory_source.h"
 #include "formats/gguf_source.h"
 #include "os/mapped_file.h"
@@ -24,7 +25,9 @@ std::unique_ptr<ModelSource> open_model(const std::string& path) {
   if (!std::filesystem::exists(status)) throw FileError(path, "cannot be opened: No such file or directory");
   if (std::filesystem::is_directory(status)) return open_directory(path);
   if (begins_with(path, "GGUF")) return open_gguf(path);
-  throw FileError(path, 0, "expected a model: a directory with config.json, or a GGUF file");
+  if (path.ends_with(".bin")) return open_andrea(path);
+  throw FileError(path, 0,
+                  "expected a model: a directory with config.json, a GGUF file, or a checkpoint of ANDREA (.bin)");
 }
 
 }  // namespace qkv

@@ -19,6 +19,9 @@ namespace {
 constexpr std::size_t kLargestFile = std::size_t{1} << 28;
 constexpr std::int64_t kLargestId = std::int64_t{1} << 30;
 
+constexpr std::pair<const char*, Normaliser> kNormalisers[] = {
+    {"NFC", Normaliser::nfc}, {"NFD", Normaliser::nfd}, {"NFKC", Normaliser::nfkc}, {"NFKD", Normaliser::nfkd}};
+
 // A text as a regular expression that matches it.
 std::string escaped(const std::string& text) {
   std::string expression;
@@ -48,7 +51,7 @@ bool read_pre_tokenizer(const JsonPlace& place, TokenizerData& data) {
     bool bytes = false;
     for (const JsonPlace& stage : place.at("pretokenizers").list()) {
       if (bytes) stage.fail("nothing may come after ByteLevel");
-      bytes = stage.at("type").string() != "Sequence" && read_pre_tokenizer(stage, data);
+      bytes = read_pre_tokenizer(stage, data);
     }
     return bytes;
   }
@@ -71,16 +74,69 @@ bool read_pre_tokenizer(const JsonPlace& place, TokenizerData& data) {
   return false;
 }
 
+void read_normalizer(const JsonPlace& place, TokenizerData& data) {
+  const std::string& type = place.at("type").string();
+  if (type == "Sequence") {
+    place.only({"type", "normalizers"});
+    for (const JsonPlace& part : place.at("normalizers").list()) read_normalizer(part, data);
+    return;
+  }
+  for (const auto& [name, form] : kNormalisers)
+    if (type == name) return data.normalisers.push_back(form);
+  place.at("type").fail("the normalizer " + in_quotes(type) + " is not supported; NFC, NFD, NFKC and NFKD are");
+}
+
+// What stands before and after one text.
+void read_template(const JsonPlace& place, TokenizerData& data) {
+  place.only({"type", "single", "pair", "special_tokens"});
+  const JsonPlace tokens = place.at("special_tokens");
+  bool seen = false;
+  for (const JsonPlace& piece : place.at("single").list()) {
+    piece.only({"SpecialToken", "Sequence"});
+    if (piece.has("Sequence")) {
+      if (seen || piece.at("Sequence").at("id").string() != "A") piece.fail("expected the sequence A once");
+      seen = true;
+      continue;
+    }
+    const JsonPlace token = tokens.at(piece.at("SpecialToken").at("id").string());
+    for (const JsonPlace& id : token.at("ids").list())
+      (seen ? data.after : data.before)
+          .push_back(static_cast<std::int32_t>(id.integer(0, static_cast<std::int64_t>(data.tokens.size()) - 1)));
+  }
+  if (!seen) place.at("single").fail("expected the sequence A once");
+  if (data.before.size() == 1) data.begin_token = data.before[0];
+}
+
+void read_post_processor(const JsonPlace& place, TokenizerData& data) {
+  const std::string& type = place.at("type").string();
+  if (type == "ByteLevel") return;  // moves offsets only
+  if (type == "Sequence") {
+    for (const JsonPlace& part : place.at("processors").list()) read_post_processor(part, data);
+  } else if (type != "TemplateProcessing") {
+    place.at("type").fail("the post-processor " + in_quotes(type) +
+                          " is not supported; TemplateProcessing and ByteLevel are");
+  } else if (!data.before.empty() || !data.after.empty()) {
+    place.fail("expected one TemplateProcessing; found more");
+  } else {
+    read_template(place, data);
+  }
+}
+
+void require_byte_level_decoder(const JsonPlace& place) {
+  const std::string& type = place.at("type").string();
+  if (type == "ByteLevel") return;
+  if (type != "Sequence") place.fail("must be ByteLevel; found " + in_quotes(type));
+  const std::vector<JsonPlace> parts = place.at("decoders").list();
+  if (parts.size() != 1) place.fail("must be ByteLevel alone; found " + std::to_string(parts.size()) + " parts");
+  require_byte_level_decoder(parts[0]);
+}
+
 // What would change the ids or the text and is not there in any byte-level BPE that qkv can honour.
 void refuse_the_rest(const JsonPlace& file) {
   file.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
              "decoder", "model"});
-  for (const char* key : {"truncation", "padding", "normalizer"})
+  for (const char* key : {"truncation", "padding"})
     if (file.has(key)) file.at(key).fail("is not supported; found one");
-  if (file.has("post_processor") && file.at("post_processor").at("type").string() != "ByteLevel")
-    file.at("post_processor").fail("only ByteLevel is supported");
-  if (!file.has("decoder") || file.at("decoder").at("type").string() != "ByteLevel")
-    file.at("decoder").fail("must be ByteLevel");
 }
 
 void check_model(const JsonPlace& model) {
@@ -90,9 +146,7 @@ void check_model(const JsonPlace& model) {
   if (model.has("dropout") && model.at("dropout").number() != 0) model.at("dropout").fail("is not supported");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (model.has(key) && !model.at(key).string().empty()) model.at(key).fail("is not supported");
-  // Of no effect, since every byte has a token, but they must be what they say they are.
-  if (model.has("unk_token")) model.at("unk_token").string();
-  model.boolean_or("fuse_unk", false);
+  // Bytes that have no token of their own are none that this could find: their spellings are no characters.
   model.boolean_or("byte_fallback", false);
 }
 
@@ -112,6 +166,7 @@ void read_added_tokens(const JsonPlace& file, Vocabulary& vocabulary, TokenizerD
     token.normalized = place.boolean_or("normalized", false);
     if (token.content.empty()) place.at("content").fail("is empty");
     const auto [known, is_new] = vocabulary.emplace(token.content, token.id);
+    token.in_model = !is_new && from_byte_level(token.content) == token.content;
     if (known->second != token.id)
       place.fail(in_quotes(token.content) + " has the ids " + std::to_string(known->second) + " and " +
                  std::to_string(token.id));
@@ -133,19 +188,34 @@ Vocabulary read_vocabulary(const JsonPlace& model) {
   return vocabulary;
 }
 
-// Every id from 0 up exactly once, so that ids can index rows of an embedding.
+// Ids may be left out, but not so many that a small file asks for much memory.
 void fill_tokens(const JsonPlace& model, const Vocabulary& vocabulary, TokenizerData& data) {
-  std::vector<const std::string*> spellings(vocabulary.size());
+  constexpr std::size_t kMostLeftOut = 1 << 16;
+  std::size_t size = 0;
+  for (const auto& [spelling, id] : vocabulary) size = std::max(size, static_cast<std::size_t>(id) + 1);
+  if (size > vocabulary.size() + kMostLeftOut)
+    model.at("vocab").fail("has " + std::to_string(vocabulary.size()) + " tokens, but one of them has id " +
+                           std::to_string(size - 1));
+  std::vector<const std::string*> spellings(size);
   for (const auto& [spelling, id] : vocabulary) {
-    if (static_cast<std::size_t>(id) >= spellings.size())
-      model.at("vocab").fail("has " + std::to_string(spellings.size()) + " tokens, but " + in_quotes(spelling) +
-                             " has id " + std::to_string(id));
     if (spellings[static_cast<std::size_t>(id)])
       model.at("vocab").fail("id " + std::to_string(id) + " is given to two tokens");
     spellings[static_cast<std::size_t>(id)] = &spelling;
   }
-  for (const std::string* spelling : spellings) data.tokens.push_back(from_byte_level(*spelling).value_or(*spelling));
+  for (const std::string* spelling : spellings)
+    data.tokens.push_back(spelling ? from_byte_level(*spelling).value_or(*spelling) : "");
   for (const AddedToken& token : data.added) data.tokens[static_cast<std::size_t>(token.id)] = token.content;
+}
+
+// What becomes of a byte that has no token.
+void read_unknown(const JsonPlace& model, const Vocabulary& vocabulary, TokenizerData& data) {
+  data.fuse_unknown = model.boolean_or("fuse_unk", false);
+  data.drop_unknown_bytes = !model.has("unk_token");
+  if (data.drop_unknown_bytes) return;
+  const std::string& unknown = model.at("unk_token").string();
+  const auto found = vocabulary.find(unknown);
+  if (found == vocabulary.end()) model.at("unk_token").fail(in_quotes(unknown) + " is no token");
+  data.unknown_token = found->second;
 }
 
 void read_merges(const JsonPlace& model, const Vocabulary& vocabulary, TokenizerData& data) {
@@ -173,6 +243,39 @@ void read_merges(const JsonPlace& model, const Vocabulary& vocabulary, Tokenizer
   }
 }
 
+// qkv's own kinds of model (docs/formats.md): Harris and Scored.
+std::vector<std::string> read_own_tokens(const JsonPlace& model) {
+  std::vector<std::string> tokens;
+  for (const JsonPlace& token : model.at("tokens").list())
+    tokens.push_back(from_byte_level(token.string()).value_or(token.string()));
+  return tokens;
+}
+
+void read_own_model(const JsonPlace& file, const JsonPlace& model, bool scored, TokenizerData& data) {
+  for (const char* key : {"normalizer", "pre_tokenizer", "decoder"})
+    if (file.has(key)) file.at(key).fail("is not supported with such a model; found one");
+  data.tokens = read_own_tokens(model);
+  const auto most = static_cast<std::int64_t>(data.tokens.size()) - 1;
+  if (scored) {
+    model.only({"type", "tokens", "scores", "byte_ids", "unknown", "add_prefix_space"});
+    for (const JsonPlace& score : model.at("scores").list()) data.scores.push_back(static_cast<float>(score.number()));
+    for (const JsonPlace& id : model.at("byte_ids").list())
+      data.byte_ids.push_back(static_cast<std::int32_t>(id.integer(-1, most)));
+    if (data.scores.empty() || data.byte_ids.size() != 256) model.fail("expected scores and 256 byte_ids");
+    data.unknown_token = static_cast<std::int32_t>(model.at("unknown").integer(-1, most));
+    data.add_prefix_space = model.at("add_prefix_space").boolean();
+  } else {
+    model.only({"type", "tokens"});
+    data.longest_match = true;
+  }
+  Vocabulary vocabulary;
+  read_added_tokens(file, vocabulary, data);
+  for (const AddedToken& token : data.added) {
+    if (token.id > most) file.at("added_tokens").fail("id " + std::to_string(token.id) + " is no token");
+    data.tokens[static_cast<std::size_t>(token.id)] = token.content;
+  }
+}
+
 }  // namespace
 
 TokenizerData read_tokenizer_json(const std::string& path) {
@@ -180,14 +283,24 @@ TokenizerData read_tokenizer_json(const std::string& path) {
   const JsonPlace file(path, json);
   TokenizerData data;
   refuse_the_rest(file);
-  if (!read_pre_tokenizer(file.at("pre_tokenizer"), data)) file.at("pre_tokenizer").fail("must end with ByteLevel");
   const JsonPlace model = file.at("model");
-  check_model(model);
-  data.ignore_merges = model.boolean_or("ignore_merges", false);
-  Vocabulary vocabulary = read_vocabulary(model);
-  read_added_tokens(file, vocabulary, data);
-  fill_tokens(model, vocabulary, data);
-  read_merges(model, vocabulary, data);
+  const std::string type = model.string_or("type", "BPE");
+  if (type == "Harris" || type == "Scored") {
+    read_own_model(file, model, type == "Scored", data);
+  } else {
+    if (file.has("normalizer")) read_normalizer(file.at("normalizer"), data);
+    if (!read_pre_tokenizer(file.at("pre_tokenizer"), data)) file.at("pre_tokenizer").fail("must end with ByteLevel");
+    if (!file.has("decoder")) file.fail("has no decoder; expected ByteLevel");
+    require_byte_level_decoder(file.at("decoder"));
+    check_model(model);
+    data.ignore_merges = model.boolean_or("ignore_merges", false);
+    Vocabulary vocabulary = read_vocabulary(model);
+    read_added_tokens(file, vocabulary, data);
+    fill_tokens(model, vocabulary, data);
+    read_unknown(model, vocabulary, data);
+    read_merges(model, vocabulary, data);
+  }
+  if (file.has("post_processor")) read_post_processor(file.at("post_processor"), data);
   return data;
 }
 

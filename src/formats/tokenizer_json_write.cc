@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <stdexcept>
 
 #include "formats/tokenizer_json.h"
@@ -45,9 +45,21 @@ Json added_tokens(const TokenizerData& data) {
   return list;
 }
 
-Json model(const TokenizerData& data) {
-  std::set<std::int32_t> added;
-  for (const AddedToken& token : data.added) added.insert(token.id);
+Json spelt(const TokenizerData& data) {
+  Json list = Json::array();
+  for (const std::string& token : data.tokens) list.push_back(to_byte_level(token));
+  return list;
+}
+
+// Spellings of all tokens by id. Added tokens that come after all others stand in added_tokens alone, unless they are
+// the model's too.
+Json byte_pairs(const TokenizerData& data) {
+  std::map<std::int32_t, bool> added;  // id -> in the model
+  for (const AddedToken& token : data.added) added.emplace(token.id, token.in_model);
+  std::size_t size = data.tokens.size();
+  while (size > 0 && added.contains(static_cast<std::int32_t>(size - 1)) &&
+         !added.at(static_cast<std::int32_t>(size - 1)))
+    --size;
   const auto spelling = [&](std::int32_t id) {
     const std::string& token = data.tokens[static_cast<std::size_t>(id)];
     return added.contains(id) ? token : to_byte_level(token);
@@ -55,30 +67,68 @@ Json model(const TokenizerData& data) {
   Json vocabulary = Json::object(), merges = Json::array();
   // Set at the end of the list, not looked up first: an ordered object finds keys one by one.
   auto& entries = vocabulary.get_ref<Json::object_t&>();
-  for (std::size_t id = 0; id < data.tokens.size(); ++id)
-    entries.Container::emplace_back(spelling(static_cast<std::int32_t>(id)), id);
+  for (std::size_t id = 0; id < size; ++id)
+    if (!data.tokens[id].empty()) entries.Container::emplace_back(spelling(static_cast<std::int32_t>(id)), id);
   for (const Merge& merge : data.merges) merges.push_back(spelling(merge.left) + " " + spelling(merge.right));
   return {{"type", "BPE"},
           {"dropout", nullptr},
-          {"unk_token", nullptr},
+          {"unk_token", data.unknown_token < 0 ? Json(nullptr) : Json(spelling(data.unknown_token))},
           {"continuing_subword_prefix", nullptr},
           {"end_of_word_suffix", nullptr},
-          {"fuse_unk", false},
+          {"fuse_unk", data.fuse_unknown},
           {"byte_fallback", false},
           {"ignore_merges", data.ignore_merges},
           {"vocab", std::move(vocabulary)},
           {"merges", std::move(merges)}};
 }
 
+Json model(const TokenizerData& data) {
+  if (data.longest_match) return {{"type", "Harris"}, {"tokens", spelt(data)}};
+  if (data.scores.empty()) return byte_pairs(data);
+  return {{"type", "Scored"},          {"tokens", spelt(data)},         {"scores", data.scores},
+          {"byte_ids", data.byte_ids}, {"unknown", data.unknown_token}, {"add_prefix_space", data.add_prefix_space}};
+}
+
+Json normalizer(const TokenizerData& data) {
+  constexpr const char* kNames[] = {"NFC", "NFD", "NFKC", "NFKD"};
+  if (data.normalisers.empty()) return nullptr;
+  Json list = Json::array();
+  for (const Normaliser form : data.normalisers) list.push_back({{"type", kNames[static_cast<std::size_t>(form)]}});
+  return list.size() == 1 ? list[0] : Json{{"type", "Sequence"}, {"normalizers", list}};
+}
+
+Json post_processor(const TokenizerData& data) {
+  std::vector<std::int32_t> before = data.before;
+  if (before.empty() && data.after.empty() && data.begin_token >= 0) before.push_back(data.begin_token);
+  if (before.empty() && data.after.empty()) return nullptr;
+  Json single = Json::array(), pair = Json::array(), tokens = Json::object();
+  const auto add = [&](std::int32_t id) {
+    const std::string& content = data.tokens[static_cast<std::size_t>(id)];
+    const Json token = {{"SpecialToken", {{"id", content}, {"type_id", 0}}}};
+    single.push_back(token);
+    pair.push_back(token);
+    tokens[content] = {{"id", content}, {"ids", {id}}, {"tokens", {content}}};
+  };
+  for (const std::int32_t id : before) add(id);
+  single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+  pair.push_back(single.back());
+  pair.push_back({{"Sequence", {{"id", "B"}, {"type_id", 1}}}});
+  for (const std::int32_t id : data.after) add(id);
+  return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
+}
+
 }  // namespace
 
 void write_tokenizer_json(const std::string& path, const TokenizerData& data) {
-  if (!data.scores.empty())
-    throw std::invalid_argument("[tokenizer] tokenizer.json expected byte-level BPE; found a tokenizer of scores");
-  const Json file = {{"version", "1.0"},          {"truncation", nullptr},
-                     {"padding", nullptr},        {"added_tokens", added_tokens(data)},
-                     {"normalizer", nullptr},     {"pre_tokenizer", pre_tokenizer(data)},
-                     {"post_processor", nullptr}, {"decoder", byte_level(true, true)},
+  const bool own = data.longest_match || !data.scores.empty();
+  const Json file = {{"version", "1.0"},
+                     {"truncation", nullptr},
+                     {"padding", nullptr},
+                     {"added_tokens", added_tokens(data)},
+                     {"normalizer", normalizer(data)},
+                     {"pre_tokenizer", own ? Json(nullptr) : pre_tokenizer(data)},
+                     {"post_processor", post_processor(data)},
+                     {"decoder", own ? Json(nullptr) : byte_level(true, true)},
                      {"model", model(data)}};
   replace_file(path, file.dump(2) + "\n");
 }

@@ -8,6 +8,7 @@
 #include "formats/in_quotes.h"
 #include "formats/open_model.h"
 #include "formats/tensor_files.h"
+#include "qkv/andrea.h"
 #include "qkv/array_file.h"
 #include "qkv/error.h"
 #include "qkv/model_file.h"
@@ -59,8 +60,13 @@ std::string verify_path(const std::string& path) {
   }
   if (name.extension() == ".safetensors")
     return "safetensors: " + std::to_string(SafetensorsFile(path).tensors().size()) + " tensors";
-  if (name == "config.json")
-    return "configuration of " + std::to_string(parameter_count(load_config(path))) + " parameters";
+  if (name == "config.json") {
+    const ModelConfig config = load_config(path);
+    return "configuration of " + std::to_string(config.n_layer) + " layers, d_model " + std::to_string(config.d_model) +
+           ", vocabulary " + std::to_string(config.vocab_size);
+  }
+  if (name == "harris_segments.json")
+    return "Harris segments: " + std::to_string(load_harris_segments(path).size() - 257);
   if (name.extension() == ".json") return "tokenizer of " + std::to_string(Tokenizer::load(path).size()) + " tokens";
   if (name.extension() == ".npy") {
     const Tensor array = load_npy(path);

@@ -16,40 +16,68 @@ bool is(const Pattern& kind, std::string_view character) {
 
 }  // namespace
 
-AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, bool with_special) : word_(R"(\w)"), space_(R"(\s)") {
+// \w and \s as the regular expressions of `tokenizers` have them.
+AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, bool with_special)
+    : with_special_(with_special),
+      word_(R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}])"),
+      space_(R"(\p{White_Space})") {
   for (const AddedToken& token : tokens)
-    if ((with_special || !token.special) && !token.content.empty()) tokens_.push_back(token);
-  std::stable_sort(tokens_.begin(), tokens_.end(),
-                   [](const AddedToken& a, const AddedToken& b) { return a.content.size() > b.content.size(); });
-  for (const AddedToken& token : tokens_) starts_[static_cast<unsigned char>(token.content[0])] = true;
+    if (!token.content.empty()) (token.normalized ? normalized_ : plain_).tokens.push_back(token);
+  for (Kind* kind : {&plain_, &normalized_}) {
+    std::stable_sort(kind->tokens.begin(), kind->tokens.end(),
+                     [](const AddedToken& a, const AddedToken& b) { return a.content.size() > b.content.size(); });
+    for (const AddedToken& token : kind->tokens) kind->starts[static_cast<unsigned char>(token.content[0])] = true;
+  }
 }
 
-bool AddedTokens::alone(std::string_view text, std::size_t begin, std::size_t end) const {
+bool AddedTokens::counts(const AddedToken& token, std::string_view text, std::size_t begin, std::size_t end) const {
+  if (token.special && !with_special_) return false;
+  if (!token.single_word) return true;
   return !is(word_, last_character(text.substr(0, begin))) && !is(word_, first_character(text.substr(end)));
 }
 
-AddedTokens::Found AddedTokens::find(std::string_view text, std::size_t from) const {
-  if (tokens_.empty()) return {text.size(), text.size(), nullptr};
-  for (std::size_t at = from; at < text.size(); ++at) {
-    if (!starts_[static_cast<unsigned char>(text[at])]) continue;
-    for (const AddedToken& token : tokens_) {
-      if (!text.substr(at).starts_with(token.content)) continue;
-      std::size_t begin = at, end = at + token.content.size();
-      if (token.single_word && !alone(text, begin, end)) continue;
-      while (token.lstrip && begin > from) {
-        const std::string_view character = last_character(text.substr(from, begin - from));
-        if (!is(space_, character)) break;
-        begin -= character.size();
-      }
-      while (token.rstrip && end < text.size()) {
-        const std::string_view character = first_character(text.substr(end));
-        if (!is(space_, character)) break;
-        end += character.size();
-      }
-      return {begin, end, &token};
+void AddedTokens::split(std::string_view text, const Take& take, const Normalise& normalise) const {
+  split(plain_, text, [&](std::string_view part, const AddedToken* token) {
+    if (token) return take(part, token);
+    if (!normalise) return split(normalized_, part, take);
+    const std::string normalised = normalise(part);
+    split(normalized_, normalised, take);
+  });
+}
+
+void AddedTokens::split(const Kind& kind, std::string_view text, const Take& take) const {
+  if (kind.tokens.empty() && !text.empty()) return take(text, nullptr);
+  std::size_t taken = 0;  // where what is not yet taken begins
+  for (std::size_t at = 0; at < text.size();) {
+    const AddedToken* token = nullptr;
+    if (kind.starts[static_cast<unsigned char>(text[at])])
+      for (const AddedToken& candidate : kind.tokens)
+        if (text.substr(at).starts_with(candidate.content)) {
+          token = &candidate;
+          break;
+        }
+    if (!token) {
+      ++at;
+      continue;
     }
+    std::size_t begin = at, end = at + token->content.size();
+    at = end;
+    if (!counts(*token, text, begin, end)) continue;
+    while (token->lstrip && begin > taken) {
+      const std::string_view character = last_character(text.substr(taken, begin - taken));
+      if (!is(space_, character)) break;
+      begin -= character.size();
+    }
+    while (token->rstrip && end < text.size()) {
+      const std::string_view character = first_character(text.substr(end));
+      if (!is(space_, character)) break;
+      end += character.size();
+    }
+    if (taken < begin) take(text.substr(taken, begin - taken), nullptr);
+    take(text.substr(begin, end - begin), token);
+    taken = end;
   }
-  return {text.size(), text.size(), nullptr};
+  if (taken < text.size()) take(text.substr(taken), nullptr);
 }
 
 }  // namespace qkv

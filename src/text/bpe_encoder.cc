@@ -34,8 +34,11 @@ struct Candidate {
 
 BpeEncoder::BpeEncoder(const TokenizerData& data) {
   std::set<std::int32_t> controls;
-  for (const AddedToken& token : data.added) controls.insert(token.id);
+  for (const AddedToken& token : data.added)
+    if (!token.in_model) controls.insert(token.id);
   byte_ids_.fill(-1);
+  unknown_ = data.unknown_token;
+  fuse_unknown_ = data.fuse_unknown;
   for (std::size_t id = 0; id < data.tokens.size(); ++id) {
     if (controls.contains(static_cast<std::int32_t>(id))) continue;
     const std::string& token = data.tokens[id];
@@ -43,7 +46,7 @@ BpeEncoder::BpeEncoder(const TokenizerData& data) {
     if (data.ignore_merges) whole_.emplace(token, static_cast<std::int32_t>(id));
   }
   for (std::size_t byte = 0; byte < 256; ++byte)
-    if (byte_ids_[byte] < 0 && !data.drop_unknown_bytes)
+    if (byte_ids_[byte] < 0 && unknown_ < 0 && !data.drop_unknown_bytes)
       fail("a token for each of the 256 bytes", "none for byte " + std::to_string(byte));
   complete_ = *std::min_element(byte_ids_.begin(), byte_ids_.end()) >= 0;
   const auto size = static_cast<std::int32_t>(data.tokens.size());
@@ -72,24 +75,37 @@ void BpeEncoder::encode(std::string_view piece, std::vector<std::int32_t>& ids) 
   if (!whole_.empty()) {
     if (const auto found = whole_.find(std::string(piece)); found != whole_.end()) return ids.push_back(found->second);
   }
-  if (complete_) return encode_bytes(piece, ids);
-  std::string known;
-  for (const char byte : piece)
-    if (byte_id(byte) >= 0) known += byte;
-  encode_bytes(known, ids);
+  if (complete_ && piece.size() <= kShort) {
+    std::array<std::int32_t, kShort> symbols;  // [piece.size()]
+    for (std::size_t i = 0; i < piece.size(); ++i) symbols[i] = byte_id(piece[i]);
+    return encode_short(std::span(symbols).first(piece.size()), ids);
+  }
+  if (piece.size() > std::size_t{1} << 30) fail("pieces of at most 1 GiB", std::to_string(piece.size()) + " bytes");
+  const std::vector<std::int32_t> symbols = known_symbols(piece);
+  symbols.size() <= kShort ? encode_short(symbols, ids) : encode_long(symbols, ids);
 }
 
-void BpeEncoder::encode_bytes(std::string_view piece, std::vector<std::int32_t>& ids) const {
-  if (piece.size() <= kShort) return encode_short(piece, ids);
-  encode_long(piece, ids);
+std::vector<std::int32_t> BpeEncoder::known_symbols(std::string_view piece) const {
+  std::vector<std::int32_t> symbols;
+  symbols.reserve(piece.size());
+  bool was_unknown = false;
+  for (const char byte : piece) {
+    const bool known = byte_id(byte) >= 0;
+    if (known)
+      symbols.push_back(byte_id(byte));
+    else if (unknown_ >= 0 && !(fuse_unknown_ && was_unknown))
+      symbols.push_back(unknown_);
+    was_unknown = !known;
+  }
+  return symbols;
 }
 
 // The definition as it stands: quadratic, but without a queue, and fastest for words.
-void BpeEncoder::encode_short(std::string_view piece, std::vector<std::int32_t>& ids) const {
+void BpeEncoder::encode_short(std::span<const std::int32_t> from, std::vector<std::int32_t>& ids) const {
   std::array<std::int32_t, kShort> symbols;  // [n] ids
   std::array<Target, kShort> targets;        // [n - 1] what the pair that begins at each symbol becomes
-  std::size_t n = piece.size();
-  for (std::size_t i = 0; i < n; ++i) symbols[i] = byte_id(piece[i]);
+  std::size_t n = from.size();
+  std::copy(from.begin(), from.end(), symbols.begin());
   for (std::size_t i = 0; i + 1 < n; ++i) targets[i] = target(symbols[i], symbols[i + 1]);
   while (n > 1) {
     std::size_t best = 0;
@@ -106,16 +122,15 @@ void BpeEncoder::encode_short(std::string_view piece, std::vector<std::int32_t>&
   ids.insert(ids.end(), symbols.begin(), symbols.begin() + static_cast<std::ptrdiff_t>(n));
 }
 
-void BpeEncoder::encode_long(std::string_view piece, std::vector<std::int32_t>& ids) const {
-  if (piece.size() > std::size_t{1} << 30) fail("pieces of at most 1 GiB", std::to_string(piece.size()) + " bytes");
-  const auto n = static_cast<std::int32_t>(piece.size());
-  std::vector<Symbol> symbols(piece.size());
+void BpeEncoder::encode_long(std::span<const std::int32_t> from, std::vector<std::int32_t>& ids) const {
+  const auto n = static_cast<std::int32_t>(from.size());
+  std::vector<Symbol> symbols(from.size());
   for (std::int32_t i = 0; i < n; ++i)
-    symbols[static_cast<std::size_t>(i)] = {byte_id(piece[static_cast<std::size_t>(i)]), i - 1, i + 1 < n ? i + 1 : -1};
+    symbols[static_cast<std::size_t>(i)] = {from[static_cast<std::size_t>(i)], i - 1, i + 1 < n ? i + 1 : -1};
   const auto symbol = [&](std::int32_t i) -> Symbol& { return symbols[static_cast<std::size_t>(i)]; };
 
   std::vector<Candidate> storage;
-  storage.reserve(piece.size());
+  storage.reserve(from.size());
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue(std::greater<>(), std::move(storage));
   const auto propose = [&](std::int32_t at) {
     if (at < 0 || symbol(at).after < 0) return;

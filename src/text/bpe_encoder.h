@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -43,12 +44,14 @@ class BpeEncoder {
 
   const Slot& slot(std::uint64_t pair) const noexcept;  // the pair's, or the free one where it would stand
   Target target(std::int32_t left, std::int32_t right) const noexcept { return slot(pair_key(left, right)).target; }
-  void encode_bytes(std::string_view piece, std::vector<std::int32_t>& ids) const;
-  void encode_short(std::string_view piece, std::vector<std::int32_t>& ids) const;
-  void encode_long(std::string_view piece, std::vector<std::int32_t>& ids) const;
+  std::vector<std::int32_t> known_symbols(std::string_view piece) const;
+  void encode_short(std::span<const std::int32_t> symbols, std::vector<std::int32_t>& ids) const;
+  void encode_long(std::span<const std::int32_t> symbols, std::vector<std::int32_t>& ids) const;
 
-  std::array<std::int32_t, 256> byte_ids_{};  // -1: there is none (drop_unknown_bytes)
-  bool complete_ = true;                      // each byte has one
+  std::array<std::int32_t, 256> byte_ids_{};  // -1: there is none
+  std::int32_t unknown_ = -1;                 // what stands for a byte without one; -1: nothing does
+  bool fuse_unknown_ = false;
+  bool complete_ = true;     // each byte has one
   std::vector<Slot> slots_;  // a hash table with open addressing, at most half full; its size is a power of two
   std::size_t merge_count_ = 0;
   std::unordered_map<std::string, std::int32_t> whole_;  // pieces that are a token as they stand (ignore_merges)

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "text/gpt2_split.h"
+#include "text/oniguruma.h"
 #include "text/utf8.h"
 
 namespace qkv {
@@ -23,7 +24,10 @@ std::size_t skip_ascii(std::string_view text, std::size_t at) noexcept {
 }  // namespace
 
 Splitter::Splitter(const std::vector<std::string>& patterns) {
-  for (const std::string& pattern : patterns) stages_.emplace_back(pattern);
+  for (const std::string& pattern : patterns) {
+    stages_.emplace_back(from_oniguruma(pattern));
+    gpt2_.push_back(pattern == kGpt2Pattern);
+  }
 }
 
 void Splitter::split(std::string_view text, const Take& take) const {
@@ -46,7 +50,7 @@ void Splitter::split(std::string_view text, const Take& take) const {
 void Splitter::cut(std::string_view text, std::size_t stage, Matchers& matchers, const Take& take) const {
   if (text.empty()) return;
   if (stage == stages_.size()) return take(text);
-  const bool gpt2 = stages_[stage].expression() == kGpt2Pattern, last = stage + 1 == stages_.size();
+  const bool gpt2 = gpt2_[stage], last = stage + 1 == stages_.size();
   for (std::size_t at = 0; at < text.size();) {
     if (const std::size_t end = gpt2 ? gpt2_piece_end(text, at) : 0) {
       const std::string_view piece = text.substr(at, end - at);

@@ -15,8 +15,9 @@ namespace qkv {
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Patterns in stages: the first cuts the text into its matches and what lies between them, the next cuts each of those,
-// and so on. A byte that is no UTF-8 is a piece of its own. Nothing is lost: the pieces, joined, are the text.
+// Patterns (as `tokenizers` writes them, src/text/oniguruma.h) in stages: the first cuts the text into its matches and
+// what lies between them, the next cuts each of those, and so on. A byte that is no UTF-8 is a piece of its own.
+// Nothing is lost: the pieces, joined, are the text.
 class Splitter {
  public:
   explicit Splitter(const std::vector<std::string>& patterns);  // throws std::invalid_argument
@@ -28,6 +29,7 @@ class Splitter {
   void cut(std::string_view text, std::size_t stage, Matchers& matchers, const Take& take) const;
 
   std::vector<Pattern> stages_;
+  std::vector<bool> gpt2_;  // [stages] whether a stage is kGpt2Pattern
 };
 
 }  // namespace qkv

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <span>
 
+#include "text/normalise.h"
 #include "text/piece_cache.h"
 #include "text/tokenizer_impl.h"
 
@@ -9,19 +10,15 @@ namespace qkv {
 // A space is put before the text and after each special token.
 void Tokenizer::Impl::encode_scored(std::string_view text, const AddedTokens& added, bool start,
                                     std::vector<std::int32_t>& ids) const {
-  for (std::size_t at = 0; at < text.size();) {
-    const AddedTokens::Found found = added.find(text, at);
-    if (found.begin > at) {
-      const std::string part = with_spaces(text.substr(at, found.begin - at));
-      scored->encode(data.add_prefix_space && start ? ' ' + part : part, ids);
-      start = false;
+  added.split(text, [&](std::string_view part, const AddedToken* token) {
+    if (token) {
+      ids.push_back(token->id);
+    } else {
+      const std::string spaced = with_spaces(part);
+      scored->encode(data.add_prefix_space && start ? ' ' + spaced : spaced, ids);
     }
-    if (found.token) {
-      ids.push_back(found.token->id);
-      start = true;
-    }
-    at = found.end;
-  }
+    start = token != nullptr;
+  });
 }
 
 struct TextEncoder::State {
@@ -66,19 +63,24 @@ void TextEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids, 
   const Tokenizer::Impl& impl = *state_->impl;
   const AddedTokens& added = special == SpecialTokens::as_ids ? impl.all_added : impl.plain_added;
   if (impl.scored) return impl.encode_scored(text, added, !continues, ids);
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const AddedTokens::Found found = added.find(text, at);
-    const std::string_view part = text.substr(at, found.begin - at);
-    const bool within = continues && at == 0;  // it has been given its space already
-    if (impl.data.add_prefix_space && !within && !part.empty() && part.front() != ' ') {
-      state_->add_text(' ' + std::string(part), ids);
-    } else {
-      state_->add_text(part, ids);
-    }
-    if (found.token) ids.push_back(found.token->id);
-    at = found.end;
-  }
+  AddedTokens::Normalise normalised;
+  if (!impl.data.normalisers.empty())
+    normalised = [&impl](std::string_view part) { return normalise(part, impl.data.normalisers); };
+  bool within = continues;  // it has been given its space already
+  added.split(
+      text,
+      [&](std::string_view part, const AddedToken* token) {
+        if (token)
+          ids.push_back(token->id);
+        else if (impl.harris)
+          impl.harris->encode(part, ids);
+        else if (impl.data.add_prefix_space && !within && part.front() != ' ')
+          state_->add_text(' ' + std::string(part), ids);
+        else
+          state_->add_text(part, ids);
+        within = false;
+      },
+      normalised);
 }
 
 }  // namespace qkv

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "text/bpe_trainer.h"
+#include "text/harris_trainer.h"
+#include "text/normalise.h"
 #include "text/piece_cache.h"
 #include "text/tokenizer_impl.h"
 
@@ -15,11 +17,28 @@ namespace {
 // How many sets of remembered pieces serve a text: none are worth it for a short one.
 std::size_t sets_for(std::size_t bytes) { return std::min(kPieceSets, bytes / 64); }
 
+// Added tokens as they stand in the text where they are looked for.
+std::vector<AddedToken> as_found(const TokenizerData& data) {
+  std::vector<AddedToken> tokens = data.added;
+  for (AddedToken& token : tokens)
+    if (token.normalized) token.content = normalise(token.content, data.normalisers);
+  return tokens;
+}
+
 }  // namespace
 
 Tokenizer::Impl::Impl(TokenizerData from)
-    : data(std::move(from)), splitter(data.patterns), plain_added(data.added, false), all_added(data.added, true) {
-  if (data.scores.empty())
+    : data(std::move(from)),
+      splitter(data.patterns),
+      plain_added(as_found(data), false),
+      all_added(as_found(data), true) {
+  for (const std::vector<std::int32_t>* ids : {&data.before, &data.after})
+    for (const std::int32_t id : *ids)
+      if (id < 0 || static_cast<std::size_t>(id) >= data.tokens.size())
+        throw std::invalid_argument("[tokenizer] expected ids of tokens around a text; found " + std::to_string(id));
+  if (data.longest_match)
+    harris.emplace(data);
+  else if (data.scores.empty())
     encoder.emplace(data);
   else
     scored.emplace(data);
@@ -43,6 +62,10 @@ Tokenizer Tokenizer::train_bpe(std::string_view text, std::int64_t size, Progres
   return Tokenizer(std::make_shared<const Impl>(train_bpe_data(text, size, report)));
 }
 
+Tokenizer Tokenizer::train_harris(std::string_view text, std::int64_t size) {
+  return from_data(train_harris_data(text, size));
+}
+
 Tokenizer Tokenizer::from_data(TokenizerData data) { return Tokenizer(std::make_shared<const Impl>(std::move(data))); }
 const TokenizerData& Tokenizer::data() const noexcept { return impl_->data; }
 
@@ -54,6 +77,15 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens
   std::vector<std::int32_t> ids;
   TextEncoder(*this, sets_for(text.size())).encode(text, ids, special);
   return ids;
+}
+
+std::vector<std::int32_t> Tokenizer::with_template(const std::vector<std::int32_t>& ids) const {
+  const TokenizerData& data = impl_->data;
+  std::vector<std::int32_t> result = data.before;
+  if (data.before.empty() && data.after.empty() && data.begin_token >= 0) result.push_back(data.begin_token);
+  result.insert(result.end(), ids.begin(), ids.end());
+  result.insert(result.end(), data.after.begin(), data.after.end());
+  return result;
 }
 
 std::string Tokenizer::decode(std::int32_t id) const {

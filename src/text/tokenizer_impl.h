@@ -7,6 +7,7 @@
 #include "qkv/tokenizer.h"
 #include "text/added_tokens.h"
 #include "text/bpe_encoder.h"
+#include "text/harris_encoder.h"
 #include "text/scored_encoder.h"
 #include "text/splitter.h"
 #include "text/tokenizer_data.h"
@@ -19,8 +20,9 @@ struct Tokenizer::Impl {
   void encode_scored(std::string_view text, const AddedTokens& added, bool start, std::vector<std::int32_t>& ids) const;
 
   TokenizerData data;
-  std::optional<BpeEncoder> encoder;  // one of the two
+  std::optional<BpeEncoder> encoder;  // one of the three
   std::optional<ScoredEncoder> scored;
+  std::optional<HarrisEncoder> harris;
   Splitter splitter;
   AddedTokens plain_added, all_added;  // without and with the special tokens
 };

@@ -230,7 +230,7 @@ TEST(HuggingFace, VerifyReadsEveryNumber) {
   const std::string folder = copy_of("hf_gpt2", scratch);
   EXPECT_EQ(verify_path(folder), "Hugging Face gpt2 model: 7248 parameters in 28 tensors, tokenizer of 272");
   EXPECT_EQ(verify_path(folder + "/tokenizer.json"), "tokenizer of 272 tokens");
-  EXPECT_EQ(verify_path(folder + "/config.json"), "configuration of 7248 parameters");
+  EXPECT_EQ(verify_path(folder + "/config.json"), "configuration of 2 layers, d_model 12, vocabulary 272");
   EXPECT_EQ(verify_path(kGolden + "hf_llama3/model.safetensors.index.json"),
             "sharded safetensors: 35 tensors in 3 files");
   Model model = load_model(folder).model;

@@ -139,11 +139,9 @@ TEST(Tokenizer, ServesManyThreads) {
 
 std::vector<std::string> found(const AddedTokens& tokens, std::string_view text) {
   std::vector<std::string> list;
-  for (std::size_t at = 0; at < text.size();) {
-    const AddedTokens::Found next = tokens.find(text, at);
-    if (next.token) list.emplace_back(text.substr(next.begin, next.end - next.begin));
-    at = next.end;
-  }
+  tokens.split(text, [&](std::string_view part, const AddedToken* token) {
+    if (token) list.emplace_back(part);
+  });
   return list;
 }
 
