@@ -98,6 +98,8 @@ void write(const Options& options, const std::string& format, const qkv::LoadedM
 void run(const Options& options) {
   const std::string format = format_of(options);
   if (format == "hf") floating_type(options.type);  // before the long work
+  if (format == "andrea" && !options.type.empty() && options.type != "f32")
+    throw UsageError("--type " + options.type + " is for --to hf and --to gguf; checkpoints of ANDREA hold f32");
   if (options.says_layout() && format != "andrea" && !is_checkpoint(options.source))
     throw UsageError("--order, --matrices, --ids, --preset and --config are about checkpoints (.bin)");
   std::string what;
