@@ -6,9 +6,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <limits>
+#include <thread>
 
 #include "qkv/error.h"
 #include "qkv/train.h"
@@ -67,6 +69,13 @@ TEST(Run, CallsForSamplesAndStopsWhenAsked) {
   EXPECT_THAT(checkpoints, ElementsAre(0, 3, 6, 8));
 }
 
+// Checkpoints are written beside the next steps: waits until those that are to be there are whole and nothing else is.
+void wait_for(const std::string& path, const std::vector<std::string>& checkpoints) {
+  for (int i = 0; i < 10'000 && entries(path + "/checkpoints") != checkpoints; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_EQ(entries(path + "/checkpoints"), checkpoints);
+}
+
 // A run of 10 steps with a checkpoint at each; `trouble` comes after step 4 and goes after step 7. What it wrote before
 // stays loadable, what it could not write is told, and in the end everything is as if nothing had been.
 void survives(const std::string& path, const std::function<void()>& trouble, const std::function<void()>& relief,
@@ -81,7 +90,10 @@ void survives(const std::string& path, const std::function<void()>& trouble, con
   std::vector<std::string> warnings;
   TrainObserver observer;
   observer.on_step = [&](const StepReport& report) {
-    if (report.step == 5) trouble();
+    if (report.step == 5) {
+      wait_for(path, {"step-000002", "step-000003", "step-000004"});
+      trouble();
+    }
     if (report.step == 7) {
       EXPECT_EQ(Trainer::resume(path, small_data()).steps_done(), 4);
     }
@@ -160,7 +172,9 @@ TEST(Run, MakesADirectoryAgainThatWasRemoved) {
   std::vector<std::string> warnings;
   TrainObserver observer;
   observer.on_step = [&](const StepReport& report) {
-    if (report.step == 5) fs::remove_all(path);
+    if (report.step != 5) return;
+    wait_for(path, {"step-000000", "step-000003"});
+    fs::remove_all(path);
   };
   observer.on_warning = [&](const std::string& what) { warnings.push_back(what); };
   EXPECT_TRUE(run_training(trainer, {path}, observer));
@@ -182,7 +196,9 @@ TEST(Run, TheEndWaitsForRoom) {
     const auto block = [&] { fs::rename(checkpoints, checkpoints + "-away"), std::ofstream(checkpoints) << "x"; };
     const auto unblock = [&] { fs::remove(checkpoints), fs::rename(checkpoints + "-away", checkpoints); };
     observer.on_step = [&](const StepReport& report) {
-      if (report.step == 10) block();
+      if (report.step != 10) return;
+      wait_for(directory.path(), {"step-000003", "step-000006", "step-000009"});
+      block();
     };
     int warnings = 0;
     observer.on_warning = [&](const std::string&) {
