@@ -193,6 +193,8 @@ void set_limits(AttentionCase& c) {
   const bool known_slope = (0x1p-21 * dots + 0x1p-126 * d_k * (q + k)) * scale < 1e-3 * cap;
   const double sums = (512 * (keys + 1) + rows) * (1 + q + k) * (1 + scale);  // what dp or dout may be multiplied by
   c.backward_comparable = c.forward_comparable && known_slope && d_v * dout * (1 + v) * (keys + 1) * sums < kSafe;
+  // Dropout can carry out, and with it delta = dout . out, past what f16 stores.
+  if (c.out_dtype == DType::f16 && v > 65000 && kept > 1) c.backward_comparable = false;
   c.floor = 0x1p-120 * (1 + keys) * (1 + v) + 0x1p-120 * d_v * (1 + dout) * (1 + v) * (keys + 1) * sums;
   if (c.out_dtype == DType::f16)  // out is stored among f16's denormals, and delta = dout . out is made from it
     c.floor += 0x1p-24 * d_v * dout * (1 + (q + k) * scale) * (1 + rows);
