@@ -14,15 +14,12 @@ RowTiling::RowTiling(const TilePlan& plan, std::int64_t max_heads) : plan_(plan)
   queries_ = std::max<std::int64_t>(1, std::min(p.q_len, widest));
   heads_ = std::clamp<std::int64_t>(widest / queries_, 1, std::min(p.group, max_heads));
   query_tiles_ = (p.q_len + queries_ - 1) / queries_;
-  // Two tiles of two vectors keep the units busier than one of three and one of one.
-  const std::int64_t lanes = plan.table.tiles[plan.table.tile_count - 1].lanes, rest = p.q_len % queries_;
-  if (query_tiles_ > 1 && queries_ == 3 * lanes && rest > 0 && rest <= lanes) lent_ = lanes;
   tiles_ = (p.group + heads_ - 1) / heads_ * query_tiles_;
 }
 
+// Nothing but the query's own number may move a boundary: gradients of keys are sums of sums of tiles.
 std::int64_t RowTiling::first_query(std::int64_t query_tile) const noexcept {
-  if (query_tile == query_tiles_) return plan_.p.q_len;
-  return query_tile * queries_ - (query_tile + 1 == query_tiles_ ? lent_ : 0);
+  return std::min(query_tile * queries_, plan_.p.q_len);
 }
 
 QueryTile RowTiling::tile(std::int64_t b, std::int64_t kv_head, std::int64_t index) const {

@@ -42,7 +42,6 @@ class RowTiling {
 
   const TilePlan& plan_;
   std::int64_t heads_, queries_, query_tiles_, tiles_;
-  std::int64_t lent_ = 0;  // queries that the last tile but one leaves to the last
 };
 
 // Rows of the tile (of q or an array shaped like it), transposed: t[c][row] = x[row][c].
