@@ -20,7 +20,8 @@ std::string options_of(const TrainingShape& shape, const TrainingShape& asked) {
 }
 
 TrainingShape shape_of(const ModelConfig& model, const TrainConfig& config) {
-  return {config.batch_size, config.grad_accum, model.ctx_len, config.operands == DType::bf16, config.recompute};
+  const bool saves = config.checkpoint_interval > 0 && config.checkpoint_interval < config.steps;
+  return {config.batch_size, config.grad_accum, model.ctx_len, config.operands == DType::bf16, config.recompute, saves};
 }
 
 }  // namespace
@@ -28,9 +29,10 @@ TrainingShape shape_of(const ModelConfig& model, const TrainConfig& config) {
 std::string memory_text(const ModelConfig& model, const TrainConfig& config) {
   const TrainingMemory m = training_memory(model, shape_of(model, config));
   return fmt::format(
-      "memory: {} for a step: weights and moments {}, gradients {}, copies for products {}, activations {}",
+      "memory: {} for a step: weights and moments {}, gradients {}, copies for products {}, activations {}, copy to "
+      "save from {}",
       gigabytes(m.total()), gigabytes(m.weights + m.moments), gigabytes(m.gradients), gigabytes(m.operands),
-      gigabytes(m.activations + m.work));
+      gigabytes(m.activations + m.work), gigabytes(m.copy));
 }
 
 void check_memory(const ModelConfig& model, const TrainConfig& config) {

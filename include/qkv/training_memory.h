@@ -18,6 +18,7 @@ struct TrainingShape {
   std::int64_t ctx_len = 0;     // tokens of a sequence; 0: the model's ctx_len
   bool bf16 = false;            // operands of products; else f32
   bool recompute = false;       // Model::set_recompute
+  bool saves = false;           // checkpoints are written beside steps, from a copy of weights and moments
   int threads = 0;              // 0: num_threads()
 };
 
@@ -30,9 +31,10 @@ struct TrainingMemory {
   std::int64_t operands = 0;     // the copies of matrices made ready for fast products
   std::int64_t activations = 0;  // what the forward pass leaves for the backward pass
   std::int64_t work = 0;         // gradients of activations, logits, room of the kernels
+  std::int64_t copy = 0;         // what a checkpoint is written from while training goes on
   std::int64_t program = 0;
   std::int64_t total() const noexcept {
-    return weights + moments + gradients + operands + activations + work + program;
+    return weights + moments + gradients + operands + activations + work + copy + program;
   }
 };
 

@@ -122,6 +122,7 @@ TrainingMemory training_memory(const ModelConfig& c, const TrainingShape& shape)
   TrainingMemory memory;
   memory.weights = parameter_count(c) * kStream;
   memory.moments = 2 * memory.weights;
+  memory.copy = shape.saves ? memory.weights + memory.moments : 0;
   const std::int64_t tied = c.tied_head ? c.vocab_size * c.d_model * kStream : 0;
   memory.gradients = slots.whole * (memory.weights + tied) + slots.partial * (other_elements(c) * kStream + tied);
   memory.operands = 2 * (matrix_elements(c) + c.d_model * padded_vocab(c)) * operand;
