@@ -4,17 +4,19 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <optional>
 
 #include "cli.h"
+#include "corpus_options.h"
 #include "qkv/error.h"
 #include "qkv/generate.h"
 #include "qkv/interrupt.h"
 #include "qkv/measure.h"
 #include "qkv/model_file.h"
+#include "qkv/repetition.h"
+#include "train_data.h"
 #include "train_memory.h"
 #include "train_page.h"
 #include "train_profile.h"
@@ -26,9 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace qkv::cli;
 using qkv::FileError;
-
-constexpr std::int64_t kSmallText = 256 * 1024;  // bytes; below it bytes are the tokens
-constexpr std::int64_t kDefaultBpe = 4096;
 
 // Sizes that follow from others by the usual rule, set back to "derive it", so that they follow a change.
 qkv::ModelConfig with_derived_sizes_free(qkv::ModelConfig config) {
@@ -45,72 +44,6 @@ qkv::ModelConfig asked_model(const TrainSettings& settings, qkv::ModelConfig bas
   settings.apply(base);
   base.vocab_size = vocab_size;
   return base.resolved();
-}
-
-// SIZE of "bpe:SIZE" or "harris:SIZE", kind being what stands before the colon.
-std::optional<std::int64_t> learnt_size(const std::string& kind, const std::string& spec) {
-  if (!spec.starts_with(kind + ":")) return std::nullopt;
-  std::int64_t size = 0;
-  const char* const end = spec.data() + spec.size();
-  const auto [stop, error] = std::from_chars(spec.data() + kind.size() + 1, end, size);
-  if (error != std::errc() || stop != end || size < 257 || size > 1'000'000) {
-    throw UsageError(fmt::format("--tokenizer {}:SIZE needs a SIZE of 257 to 1000000; found '{}'", kind, spec));
-  }
-  return size;
-}
-std::optional<std::int64_t> bpe_size(const std::string& spec) { return learnt_size("bpe", spec); }
-std::optional<std::int64_t> harris_size(const std::string& spec) { return learnt_size("harris", spec); }
-
-std::string tokenizer_spec(const TrainSettings& settings, std::int64_t text_bytes) {
-  if (!settings.tokenizer.empty()) return settings.tokenizer;
-  if (!settings.preset.empty()) return fmt::format("bpe:{}", qkv::preset(settings.preset).vocab_size);
-  return text_bytes < kSmallText ? "bytes" : fmt::format("bpe:{}", kDefaultBpe);
-}
-
-qkv::Tokenizer learn_bpe(const qkv::Corpus& corpus, std::int64_t size) {
-  Progress progress("learning tokens", 0, true);
-  std::optional<qkv::Tokenizer> tokenizer;
-  corpus.with_training_text([&](std::string_view text) {
-    const auto report = [](void* self, std::int64_t done, std::int64_t total) {
-      static_cast<Progress*>(self)->update(static_cast<double>(done), static_cast<double>(total));
-    };
-    tokenizer = qkv::Tokenizer::train_bpe(text, size, {report, &progress});
-  });
-  progress.hide();
-  print(fmt::format("tokenizer: BPE of {} tokens, learnt in {:.1f} s\n", tokenizer->size(), progress.seconds()));
-  return std::move(*tokenizer);
-}
-
-qkv::Tokenizer learn_harris(const qkv::Corpus& corpus, std::int64_t size) {
-  Progress progress("learning segments", 0, true);
-  std::optional<qkv::Tokenizer> tokenizer;
-  corpus.with_training_text([&](std::string_view text) { tokenizer = qkv::Tokenizer::train_harris(text, size); });
-  progress.hide();
-  print(fmt::format("tokenizer: Harris segments, {} tokens, learnt in {:.1f} s\n", tokenizer->size(),
-                    progress.seconds()));
-  return std::move(*tokenizer);
-}
-
-qkv::Tokenizer make_tokenizer(const std::string& spec, const qkv::Corpus& corpus) {
-  if (spec == "bytes") return qkv::Tokenizer::bytes();
-  if (const auto size = bpe_size(spec)) return learn_bpe(corpus, *size);
-  if (const auto size = harris_size(spec)) return learn_harris(corpus, *size);
-  return qkv::Tokenizer::load(spec);
-}
-
-// The size it will have, or, of a short text, at most have.
-std::int64_t vocabulary_of(const std::string& spec) {
-  if (spec == "bytes") return 257;
-  if (const auto size = bpe_size(spec)) return *size;
-  if (const auto size = harris_size(spec)) return *size;
-  return qkv::Tokenizer::load(spec).size();
-}
-
-qkv::TokenDataset tokenize(const qkv::Corpus& corpus, const qkv::Tokenizer& tokenizer, const std::string& path) {
-  Progress progress("tokenising", 0, true);
-  return qkv::TokenDataset::tokenize(corpus, tokenizer, path, [&](std::int64_t done, std::int64_t total) {
-    progress.update(static_cast<double>(done), static_cast<double>(total));
-  });
 }
 
 // Takes a directory away again that this run made, if the run never came to its first checkpoint.
@@ -159,38 +92,19 @@ qkv::Trainer start(const TrainSettings& settings) {
   settings.apply(config);
   config.operands = operands_of(settings);
   qkv::validate(config);
-  const qkv::Corpus corpus = qkv::Corpus::read(settings.data, settings.validation_fraction);
-  const std::string spec = tokenizer_spec(settings, corpus.training_bytes() + corpus.validation_bytes());
   const std::int64_t ctx_len = asked_model(settings, {}, 257).ctx_len;  // refuses what cannot be before the long work
-  if (spec == "bytes" && corpus.training_bytes() <= ctx_len) {
-    throw FileError(settings.data.front(), fmt::format("expected at least {} bytes of training text, one window of "
-                                                       "ctx_len {} and the token after it; found {}",
-                                                       ctx_len + 1, ctx_len, corpus.training_bytes()));
-  }
-  if (settings.memory_check) check_memory(asked_model(settings, {}, vocabulary_of(spec)), config);
-  qkv::Tokenizer tokenizer = make_tokenizer(spec, corpus);
-  FreshDirectory directory(settings.out);
-  qkv::TokenDataset data = tokenize(corpus, tokenizer, settings.out + "/tokens.bin");
-  qkv::Model model(asked_model(settings, {}, tokenizer.size()), config.seed);
-  qkv::Trainer trainer(std::move(model), std::move(tokenizer), std::move(data), config);
+  std::optional<FreshDirectory> directory;
+  TrainData data = train_data(
+      settings, ctx_len,
+      [&](std::int64_t vocabulary) {
+        if (settings.memory_check) check_memory(asked_model(settings, {}, vocabulary), config);
+      },
+      [&] { directory.emplace(settings.out); });
+  qkv::Model model(asked_model(settings, {}, data.tokenizer.size()), config.seed);
+  qkv::Trainer trainer(std::move(model), std::move(data.tokenizer), std::move(data.tokens), config);
   trainer.save(settings.out);  // from here on there is something to resume
-  directory.keep();
+  directory->keep();
   return trainer;
-}
-
-// The text of a run cannot change under it.
-qkv::TokenDataset data_to_resume(const TrainSettings& settings) {
-  const std::string path = settings.out + "/tokens.bin";
-  if (settings.data.empty()) return qkv::TokenDataset::open(path);
-  const qkv::Corpus corpus = qkv::Corpus::read(settings.data, settings.validation_fraction);
-  if (!fs::exists(path)) return tokenize(corpus, qkv::Tokenizer::load(settings.out + "/tokenizer.json"), path);
-  qkv::TokenDataset data = qkv::TokenDataset::open(path);
-  if (data.source_checksum() != corpus.checksum() ||
-      (settings.validation_fraction_option->count() > 0 && data.validation().bytes() != corpus.validation_bytes())) {
-    throw FileError(settings.data.front(), "is not the text (or not the split) that the run in " + settings.out +
-                                               " began with; leave out --data to go on with that");
-  }
-  return data;
 }
 
 void check_same_model(const TrainSettings& settings, const qkv::Trainer& trainer, const qkv::ModelConfig& stored) {
@@ -202,11 +116,10 @@ void check_same_model(const TrainSettings& settings, const qkv::Trainer& trainer
   bool fits = false;
   if (settings.tokenizer == "bytes") {
     fits = size == 257;
-  } else if (const auto wanted = settings.tokenizer.starts_with("harris:") ? harris_size(settings.tokenizer)
-                                                                           : bpe_size(settings.tokenizer)) {
+  } else if (const auto wanted = learnt_size(settings.tokenizer)) {
     fits = size == *wanted || (257 < size && size < *wanted);  // a short text gives fewer
   } else {
-    fits = size == qkv::Tokenizer::load(settings.tokenizer).size();
+    fits = size == load_tokenizer(settings.tokenizer).size();
   }
   if (!fits) throw UsageError("a run's tokenizer cannot change; leave out --tokenizer, or start a new run");
 }
@@ -338,6 +251,10 @@ class Reporter {
       shown += c == '\n' ? "\n  | " : control ? "?" : std::string(1, c);
     }
     line(shown);
+    if (const double share = qkv::repetition(text); share >= qkv::kRunsInCircles) {
+      line(fmt::format("warning: the sample after step {} runs in circles: {:.0f} % of it stood there before", step,
+                       100 * share));
+    }
     return text;
   }
 

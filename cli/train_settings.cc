@@ -53,7 +53,13 @@ void add_choice(CLI::App& command, std::vector<std::function<void(Config&)>>& va
 
 void add_data_options(CLI::App& command, TrainSettings& s) {
   const std::string group = "Data and run";
-  command.add_option("--data", s.data, "Text files, in this order")->type_name("FILE...")->group(group);
+  command
+      .add_option(
+          "--data", s.data,
+          "Text files, .jsonl files, directories or - for standard input, in this order; or a token file of qkv "
+          "tokenize")
+      ->type_name("FILE|DIR...")
+      ->group(group);
   command.add_option("--out,--out-dir", s.out, "Directory of the model and all else")
       ->type_name("DIR")
       ->take_last()
@@ -74,6 +80,7 @@ void add_data_options(CLI::App& command, TrainSettings& s) {
           ->capture_default_str()
           ->take_last()
           ->group(group);
+  add_text_options(command, s.text, group);
   command.add_option("--stop-after", s.stop_after, "Save and stop after this step; the schedule still spans --steps")
       ->check(CLI::NonNegativeNumber)
       ->type_name("STEP")

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "corpus_options.h"
 #include "qkv/model.h"
 #include "qkv/train.h"
 
@@ -21,6 +22,7 @@ struct TrainSettings {
   std::string preset;
   std::string tokenizer;  // "" (by the text's size), "bytes", "bpe:SIZE", "harris:SIZE" or a file
   double validation_fraction = 0.1;
+  TextOptions text;
   bool resume = false;
   std::int64_t stop_after = 0;
   double save_patience = 600;  // seconds

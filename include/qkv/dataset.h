@@ -1,48 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text for training: split into a training and a validation part, turned into tokens once, read as windows.
+// Tokens for training: a corpus turned into tokens once, kept in a file, mapped and read as windows.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "qkv/corpus.h"
 #include "qkv/tokenizer.h"
 
 namespace qkv {
-
-// Text files, joined in the given order, cut once: the last `validation_fraction` of the bytes is the validation part
-// (the cut moves forward to the next start of a line if one is within 4 KB, else past the character it would split).
-// Bytes are bytes: NUL and invalid UTF-8 are text too. Immutable, so any number of threads may read one.
-class Corpus {
- public:
-  // Files are mapped where they can be and read where not (pipes). Throws qkv::FileError for one that is missing,
-  // unreadable or empty and std::invalid_argument for a fraction outside [0, 1).
-  static Corpus read(const std::vector<std::string>& files, double validation_fraction = 0.1);
-  // The same of a text in memory, which is copied.
-  static Corpus from_text(std::string text, double validation_fraction = 0.1);
-
-  // One piece a file; the file that the cut falls into has a piece in each part.
-  const std::vector<std::string_view>& training() const noexcept { return training_; }
-  const std::vector<std::string_view>& validation() const noexcept { return validation_; }
-  std::int64_t training_bytes() const noexcept { return training_bytes_; }
-  std::int64_t validation_bytes() const noexcept { return validation_bytes_; }
-  std::uint64_t checksum() const noexcept { return checksum_; }  // XXH3 of the files' sizes and bytes
-  // Calls use(text) with the training part as one text, which a tokenizer can be trained on: in place if it is one
-  // piece, else a copy.
-  void with_training_text(const std::function<void(std::string_view)>& use) const;
-
- private:
-  Corpus(std::shared_ptr<const void> owner, const std::vector<std::string_view>& texts, double validation_fraction);
-
-  std::shared_ptr<const void> owner_;
-  std::vector<std::string_view> training_, validation_;
-  std::int64_t training_bytes_ = 0, validation_bytes_ = 0;
-  std::uint64_t checksum_ = 0;
-};
 
 // The tokens of one part, two or four bytes each. A view: valid as long as its TokenDataset.
 class TokenPart {
@@ -53,6 +24,8 @@ class TokenPart {
 
   std::int64_t size() const noexcept { return size_; }    // tokens
   std::int64_t bytes() const noexcept { return bytes_; }  // of the text they stand for
+  // Tokens start ... start + to.size() - 1. Throws std::invalid_argument if the part does not hold them all.
+  void read(std::int64_t start, std::span<std::int32_t> to) const;
 
   // How many windows of ctx + 1 tokens there are: one for each place where one can start, none if it is too short.
   std::int64_t window_count(std::int64_t ctx) const noexcept { return size_ > ctx ? size_ - ctx : 0; }
@@ -78,16 +51,19 @@ class TokenPart {
 // copy.
 class TokenDataset {
  public:
-  // Told how many bytes of text are done, of how many.
+  // Told how many bytes of the corpus are done, of how many.
   using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
 
-  // Turns the text into tokens and writes them to `path`, atomically; a file's end is marked with the end token, if
-  // the tokenizer has one, when another file follows. Text is handed to the tokenizer in pieces of about 256 KB that
-  // end at a newline between two non-blank characters, on all threads. Throws qkv::FileError.
+  // Turns the text into tokens and writes them, and the tokenizer, to `path`, atomically, on all threads; memory grows
+  // with neither. Between two documents stands the end token, if the tokenizer has one; each begins with its begin
+  // token, if it has one that differs. Throws qkv::FileError.
   static TokenDataset tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const std::string& path,
                                const Progress& progress = {});
-  // Throws qkv::FileError with what is wrong with the file. All token ids are checked.
+  // Throws qkv::FileError with what is wrong with the file. All of it is read once: checksums and token ids are
+  // checked.
   static TokenDataset open(const std::string& path);
+  // Whether the file begins as a token file does; false for what cannot be read.
+  static bool is_token_file(const std::string& path);
   // Tokens in memory. Throws std::invalid_argument for an id outside [0, vocab_size).
   static TokenDataset from_tokens(const std::vector<std::int32_t>& training,
                                   const std::vector<std::int32_t>& validation, std::int64_t vocab_size);
@@ -95,15 +71,23 @@ class TokenDataset {
   const TokenPart& training() const noexcept { return training_; }
   const TokenPart& validation() const noexcept { return validation_; }
   std::int64_t vocab_size() const noexcept { return vocab_size_; }
+  std::int32_t end_token() const noexcept { return end_token_; }               // -1: none, or not known (version 1)
+  std::int64_t document_count() const noexcept { return documents_; }          // 0: not known
   std::uint64_t source_checksum() const noexcept { return source_checksum_; }  // the corpus's
+  std::int64_t cut() const noexcept { return cut_; }  // bytes of the corpus before the validation part; 0: not known
+  std::uint64_t checksum() const noexcept { return checksum_; }  // of the tokens
+  // The one the tokens were made with, from the file; none in version 1 and in memory. Throws qkv::FileError.
+  std::optional<Tokenizer> tokenizer() const;
 
  private:
   TokenDataset() = default;
 
   std::shared_ptr<const void> owner_;
   TokenPart training_, validation_;
-  std::int64_t vocab_size_ = 0;
-  std::uint64_t source_checksum_ = 0;
+  std::int64_t vocab_size_ = 0, documents_ = 0, cut_ = 0;
+  std::int32_t end_token_ = -1;
+  std::uint64_t source_checksum_ = 0, checksum_ = 0;
+  std::string path_, tokenizer_json_;
 };
 
 }  // namespace qkv

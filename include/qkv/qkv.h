@@ -4,8 +4,10 @@
 
 #include "qkv/array_file.h"
 #include "qkv/attention.h"
+#include "qkv/corpus.h"
 #include "qkv/dataset.h"
 #include "qkv/error.h"
+#include "qkv/evaluate.h"
 #include "qkv/explain.h"
 #include "qkv/generate.h"
 #include "qkv/gradient_sum.h"
@@ -17,6 +19,7 @@
 #include "qkv/model_file.h"
 #include "qkv/multi_head.h"
 #include "qkv/report.h"
+#include "qkv/repetition.h"
 #include "qkv/tensor.h"
 #include "qkv/threads.h"
 #include "qkv/tokenizer.h"

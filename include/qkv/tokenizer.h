@@ -23,6 +23,8 @@ class Tokenizer {
   static Tokenizer bytes();  // 256 tokens, id = byte, and an end token, id 256
   // From tokenizer.json, as `tokenizers` writes it. Throws qkv::FileError.
   static Tokenizer load(const std::string& path);
+  // The same of the file's text; `name` stands for the path in errors.
+  static Tokenizer from_json(const std::string& name, std::string_view text);
   // Byte-level BPE learnt from a text: GPT-2's split, the most frequent pair first, ties to the lowest pair of ids.
   // Ids 0 to 255 are the bytes, 256 is the end token, the learnt ones follow. `size` counts them all, so it is at least
   // 257 (else std::invalid_argument); there are fewer when no pair of tokens occurs twice any more. progress (may be
@@ -58,6 +60,7 @@ class Tokenizer {
   std::string decode(std::int32_t id) const;
   std::string decode(const std::vector<std::int32_t>& ids) const;
   void save(const std::string& path) const;  // tokenizer.json, atomically
+  std::string json() const;                  // its text
 
   // All that it is made of, for those who read and write the files of other programs (src/text/tokenizer_data.h).
   static Tokenizer from_data(TokenizerData data);  // throws std::invalid_argument on what cannot be a tokenizer

@@ -170,6 +170,7 @@ class Trainer {
   // Takes up where the newest sound checkpoint stands; tokens from `data`. One that is damaged (or of another version)
   // is passed over, and `refused` gains a line that names the file and what is wrong with it. The directory's own model
   // becomes that of the checkpoint again, if it can be written. Throws qkv::FileError if no checkpoint is left.
+  // Throws std::invalid_argument if `data` is not what the run went through (by the checksum of its tokens).
   static Trainer resume(const std::string& directory, TokenDataset data, std::vector<std::string>* refused = nullptr);
 
  private:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "text/tokenizer_data.h"
 
@@ -11,5 +12,8 @@ namespace qkv {
 // Throws qkv::FileError on what is malformed, and on what qkv cannot do and would otherwise have to ignore.
 TokenizerData read_tokenizer_json(const std::string& path);
 void write_tokenizer_json(const std::string& path, const TokenizerData& data);
+// The same of the file's text; `path` is for messages.
+TokenizerData parse_tokenizer_json(const std::string& path, std::string_view text);
+std::string tokenizer_json_text(const TokenizerData& data);
 
 }  // namespace qkv

@@ -276,10 +276,7 @@ void read_own_model(const JsonPlace& file, const JsonPlace& model, bool scored, 
   }
 }
 
-}  // namespace
-
-TokenizerData read_tokenizer_json(const std::string& path) {
-  const nlohmann::json json = load_json(path, kLargestFile);
+TokenizerData read_tokenizer(const std::string& path, const nlohmann::json& json) {
   const JsonPlace file(path, json);
   TokenizerData data;
   refuse_the_rest(file);
@@ -302,6 +299,25 @@ TokenizerData read_tokenizer_json(const std::string& path) {
   }
   if (file.has("post_processor")) read_post_processor(file.at("post_processor"), data);
   return data;
+}
+
+}  // namespace
+
+TokenizerData read_tokenizer_json(const std::string& path) {
+  return read_tokenizer(path, load_json(path, kLargestFile));
+}
+
+TokenizerData parse_tokenizer_json(const std::string& path, std::string_view text) {
+  return read_tokenizer(path, parse_json(path, text));
+}
+
+Tokenizer Tokenizer::from_json(const std::string& name, std::string_view text) {
+  TokenizerData data = parse_tokenizer_json(name, text);
+  try {
+    return Tokenizer(std::make_shared<const Impl>(std::move(data)));
+  } catch (const std::invalid_argument& error) {
+    throw FileError(name, error.what());
+  }
 }
 
 Tokenizer Tokenizer::load(const std::string& path) {

@@ -119,7 +119,7 @@ Json post_processor(const TokenizerData& data) {
 
 }  // namespace
 
-void write_tokenizer_json(const std::string& path, const TokenizerData& data) {
+std::string tokenizer_json_text(const TokenizerData& data) {
   const bool own = data.longest_match || !data.scores.empty();
   const Json file = {{"version", "1.0"},
                      {"truncation", nullptr},
@@ -130,9 +130,14 @@ void write_tokenizer_json(const std::string& path, const TokenizerData& data) {
                      {"post_processor", post_processor(data)},
                      {"decoder", own ? Json(nullptr) : byte_level(true, true)},
                      {"model", model(data)}};
-  replace_file(path, file.dump(2) + "\n");
+  return file.dump(2) + "\n";
 }
 
+void write_tokenizer_json(const std::string& path, const TokenizerData& data) {
+  replace_file(path, tokenizer_json_text(data));
+}
+
+std::string Tokenizer::json() const { return tokenizer_json_text(impl_->data); }
 void Tokenizer::save(const std::string& path) const { write_tokenizer_json(path, impl_->data); }
 
 }  // namespace qkv

@@ -96,6 +96,22 @@ void AtomicFile::write(const void* data, std::size_t size) {
   written_ += static_cast<std::int64_t>(size);
 }
 
+void AtomicFile::overwrite(std::int64_t at, const void* data, std::size_t size) {
+  if (temporary_.empty() || at < 0 || at + static_cast<std::int64_t>(size) > written_)
+    throw std::invalid_argument("[atomic file] expected bytes written before; found " + std::to_string(at));
+  flush();
+  const auto* bytes = static_cast<const char*>(data);
+  while (size > 0) {
+    file_step("write", path_);
+    const ssize_t done = ::pwrite(file_.get(), bytes, std::min(size, kLargestWrite), static_cast<off_t>(at));
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) throw_system_error(path_, "cannot be written", errno);
+    bytes += done;
+    at += done;
+    size -= static_cast<std::size_t>(done);
+  }
+}
+
 void AtomicFile::commit() {
   if (temporary_.empty()) throw std::invalid_argument("[atomic file] expected one commit; found a second");
   flush();

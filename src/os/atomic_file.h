@@ -29,6 +29,8 @@ class AtomicFile {
   // All bytes pass `watcher` as they are written, in order: a checksum on the way. To be set before the first write.
   void watch(std::function<void(const void* data, std::size_t size)> watcher) { watcher_ = std::move(watcher); }
   void commit();
+  // Puts bytes over ones written before, from byte `at` on, which must all be there.
+  void overwrite(std::int64_t at, const void* data, std::size_t size);
 
  private:
   void flush();

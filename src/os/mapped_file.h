@@ -25,6 +25,8 @@ class MappedFile {
   const std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }
   std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+  // The pages of these bytes need not stay in this process's memory; reading them again brings them back.
+  void release(std::size_t at, std::size_t size) const noexcept;
 
  private:
   std::string path_;

@@ -14,16 +14,53 @@
 namespace qkv {
 namespace {
 
+// Pairs of tokens and where they stand, found by their key.
+class PairTable {
+ public:
+  struct Pair {
+    std::uint64_t key = 0;
+    std::int64_t count = 0;
+    std::vector<std::uint32_t> places;  // where its left symbol stands or once stood
+  };
+
+  PairTable() : slots_(std::size_t{1} << 16, kFree) {}
+  // A new pair occurs nowhere. References last until the next call.
+  Pair& operator[](std::uint64_t key) {
+    std::size_t at = place(key);
+    while (slots_[at] != kFree && pairs_[slots_[at]].key != key) at = (at + 1) & (slots_.size() - 1);
+    if (slots_[at] != kFree) return pairs_[slots_[at]];
+    slots_[at] = static_cast<std::uint32_t>(pairs_.size());
+    pairs_.push_back({key, 0, {}});
+    if (pairs_.size() * 2 > slots_.size()) grow();
+    return pairs_.back();
+  }
+
+ private:
+  static constexpr std::uint32_t kFree = 0xFFFFFFFF;
+
+  std::size_t place(std::uint64_t key) const noexcept {
+    const std::uint64_t mixed = (key ^ key >> 32) * 0x9E3779B97F4A7C15u;
+    return (mixed ^ mixed >> 32) & (slots_.size() - 1);
+  }
+  void grow() {
+    slots_.assign(slots_.size() * 2, kFree);
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      std::size_t at = place(pairs_[i].key);
+      while (slots_[at] != kFree) at = (at + 1) & (slots_.size() - 1);
+      slots_[at] = static_cast<std::uint32_t>(i);
+    }
+  }
+
+  std::vector<std::uint32_t> slots_;  // open addressing; its size is a power of two
+  std::vector<Pair> pairs_;
+};
+
 // The distinct pieces of the text, one after the other, as a linked list of symbols in which pairs are replaced. A
 // symbol stands for as many places of the text as its piece does.
 class PairCounts {
  public:
-  explicit PairCounts(std::string_view text) {
-    std::unordered_map<std::string_view, std::int64_t> pieces;
-    Splitter({std::string(kGpt2Pattern)}).split(text, [&](std::string_view piece) { ++pieces[piece]; });
-    std::vector<std::pair<std::string_view, std::int64_t>> sorted(pieces.begin(), pieces.end());
-    std::sort(sorted.begin(), sorted.end());  // so that nothing depends on the order of a hash table
-    for (const auto& [piece, weight] : sorted) add_piece(piece, weight);
+  explicit PairCounts(const PieceCounts& pieces) {
+    for (const auto& [piece, weight] : pieces.sorted()) add_piece(piece, weight);
     for (std::uint32_t at = 0; at < symbols_.size(); ++at)
       if (symbols_[at].after != kNone) change(at, 1);
     offer_changed();
@@ -47,8 +84,8 @@ class PairCounts {
 
   void merge(std::uint64_t pair, std::int32_t result) {
     const auto left = static_cast<std::int32_t>(pair >> 32), right = static_cast<std::int32_t>(pair);
-    std::vector<std::uint32_t> places = std::move(pairs_[pair].places);
-    pairs_[pair].places.clear();
+    std::vector<std::uint32_t> places;
+    places.swap(pairs_[pair].places);
     std::sort(places.begin(), places.end());  // "aaa" is (aa)a, not a(aa)
     for (const std::uint32_t at : places) {
       const std::uint32_t next = symbols_[at].after;
@@ -76,10 +113,6 @@ class PairCounts {
     std::int32_t id;
     std::uint32_t before, after, piece;
   };
-  struct Pair {
-    std::int64_t count = 0;
-    std::vector<std::uint32_t> places;  // where its left symbol stands or once stood
-  };
   struct Offer {
     std::int64_t count;
     std::uint64_t pair;
@@ -102,7 +135,7 @@ class PairCounts {
   void change(std::uint32_t at, std::int64_t sign) {
     const Symbol& symbol = symbols_[at];
     const std::uint64_t key = pair_key(symbol.id, symbols_[symbol.after].id);
-    Pair& pair = pairs_[key];
+    PairTable::Pair& pair = pairs_[key];
     pair.count += sign * weights_[symbol.piece];
     if (sign < 0) return;
     pair.places.push_back(at);
@@ -119,7 +152,7 @@ class PairCounts {
 
   std::vector<Symbol> symbols_;
   std::vector<std::int64_t> weights_;  // [pieces] how often each occurs
-  std::unordered_map<std::uint64_t, Pair> pairs_;
+  PairTable pairs_;
   std::vector<std::uint64_t> grown_;  // pairs that may have become more frequent since the last offer
   std::priority_queue<Offer> queue_;
 };
@@ -137,13 +170,20 @@ TokenizerData byte_tokenizer_data() {
 
 TokenizerData train_bpe_data(std::string_view text, std::int64_t size,
                              const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  PieceCounts pieces;
+  pieces.add_text(text);
+  return train_bpe_data(pieces, size, progress);
+}
+
+TokenizerData train_bpe_data(const PieceCounts& pieces, std::int64_t size,
+                             const std::function<void(std::int64_t, std::int64_t)>& progress) {
   constexpr std::int64_t kLargest = std::int64_t{1} << 30;
   TokenizerData data = byte_tokenizer_data();
   if (size < static_cast<std::int64_t>(data.tokens.size()) || size > kLargest)
     throw std::invalid_argument("[train_bpe] expected a size from 257 (bytes and the end token) to 2^30; found " +
                                 std::to_string(size));
   data.patterns = {std::string(kGpt2Pattern)};
-  PairCounts counts(text);
+  PairCounts counts(pieces);
   std::unordered_map<std::string, std::int32_t> known;  // the end token is no spelling of its bytes
   for (std::int32_t byte = 0; byte < 256; ++byte) known.emplace(data.tokens[static_cast<std::size_t>(byte)], byte);
   const auto tokens = [&] { return static_cast<std::int64_t>(data.tokens.size()); };

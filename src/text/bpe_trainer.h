@@ -6,6 +6,7 @@
 #include <functional>
 #include <string_view>
 
+#include "text/piece_counts.h"
 #include "text/tokenizer_data.h"
 
 namespace qkv {
@@ -16,6 +17,10 @@ namespace qkv {
 // O(n log n) in the bytes of the distinct pieces. progress(tokens so far, size) may be empty. Throws
 // std::invalid_argument if size < 257.
 TokenizerData train_bpe_data(std::string_view text, std::int64_t size,
+                             const std::function<void(std::int64_t, std::int64_t)>& progress);
+
+// The same of pieces that are counted already.
+TokenizerData train_bpe_data(const PieceCounts& pieces, std::int64_t size,
                              const std::function<void(std::int64_t, std::int64_t)>& progress);
 
 // The tokenizer of bytes alone: 256 of them and the end token.

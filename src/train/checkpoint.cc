@@ -149,6 +149,7 @@ void Trainer::save(const std::string& directory) {
   for (const Named& named : named_moments(model, impl_->optimizer)) views.push_back({named.name, named.tensor->view()});
   write_safetensors(optimizer_path(checkpoint.path()), std::move(views),
                     {{"format", kOptimizerFormat}, {"version", "1"}}, moments.watcher());
+  impl_->state.data_checksum = impl_->data.checksum();
   CheckpointList list{run_state_text(impl_->state, impl_->config), {}};
   for (const char* name : {"config.json", "tokenizer.json"})
     list.files[name] = facts_of_file(checkpoint.path() + "/" + name);
@@ -201,6 +202,10 @@ Trainer Trainer::resume(const std::string& directory, TokenDataset data, std::ve
   for (const std::int64_t step : steps) {
     try {
       SoundCheckpoint found = open_checkpoint(checkpoint_path(directory, step));
+      const std::uint64_t wanted = found.run.state.data_checksum;
+      if (wanted != 0 && wanted != data.checksum())
+        throw std::invalid_argument("[train] expected the tokens that the run in " + directory +
+                                    " began with; found others (their checksums differ)");
       Trainer trainer(std::move(found.model.model), std::move(found.model.tokenizer), data, found.run.config);
       for (const Named& named : named_moments(trainer.impl_->model, trainer.impl_->optimizer))
         found.optimizer.read(named.name, named.tensor->view());

@@ -1,113 +1,113 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sys/stat.h>
+#include "qkv/corpus.h"
 
 #include <algorithm>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
 
-#include "os/mapped_file.h"
-#include "qkv/dataset.h"
-#include "qkv/error.h"
 #include "train/checksum.h"
+#include "train/corpus_files.h"
+#include "train/text_chunks.h"
 
 namespace qkv {
 namespace {
 
 constexpr std::int64_t kLineSearch = 4096;  // how far the cut may move to reach the start of a line
+constexpr std::int64_t kBlock = std::int64_t{1} << 20;
 
-// One file's bytes: mapped, or in memory if it is a pipe.
-struct Source {
-  MappedFile mapped;
-  std::string held;
-  std::string_view text() const {
-    return mapped.size() ? std::string_view(reinterpret_cast<const char*>(mapped.data()), mapped.size())
-                         : std::string_view(held);
-  }
-};
-
-Source open_source(const std::string& path) {
-  Source source;
-  struct stat info {};
-  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
-    std::ifstream stream(path, std::ios::binary);
-    if (!stream) throw FileError(path, "cannot be opened for reading");
-    source.held.assign(std::istreambuf_iterator<char>(stream), {});
-    if (stream.bad()) throw FileError(path, "cannot be read");
-    if (source.held.empty()) throw FileError(path, "is empty");
-  } else {
-    source.mapped = MappedFile(path);
-  }
-  return source;
+std::string read_range(const OpenCorpusFile& file, std::int64_t at, std::int64_t size) {
+  std::string bytes(static_cast<std::size_t>(size), '\0');
+  file.read(at, bytes);
+  return bytes;
 }
 
-// Where `text` is cut if not before byte `wanted`: see Corpus.
-std::size_t cut_at(std::string_view text, std::size_t wanted) {
-  if (wanted == 0 || wanted >= text.size()) return std::min(wanted, text.size());
-  if (text[wanted - 1] == '\n') return wanted;
-  const std::size_t newline = text.substr(0, std::min(text.size(), wanted + kLineSearch)).find('\n', wanted);
-  if (newline != std::string_view::npos && newline + 1 < text.size()) return newline + 1;
-  std::size_t cut = wanted;  // a character has at most three continuation bytes
-  while (cut < text.size() && cut < wanted + 3 && (static_cast<unsigned char>(text[cut]) & 0xC0u) == 0x80u) ++cut;
+// The first newline from `at` on, before `end`; -1: there is none.
+std::int64_t find_newline(const OpenCorpusFile& file, std::int64_t at, std::int64_t end) {
+  for (; at < end; at += kBlock) {
+    const std::size_t newline = read_range(file, at, std::min(kBlock, end - at)).find('\n');
+    if (newline != std::string::npos) return at + static_cast<std::int64_t>(newline);
+  }
+  return -1;
+}
+
+// Where a file is cut if not before its byte `wanted`: see Corpus.
+std::int64_t cut_at(const CorpusFile& described, std::int64_t wanted) {
+  const OpenCorpusFile file(described);
+  const std::int64_t end = described.json_lines ? described.size : std::min(described.size, wanted + kLineSearch);
+  const std::int64_t newline = find_newline(file, wanted - 1, end);
+  if (newline >= 0 && newline + 1 < described.size) return newline + 1;
+  if (described.json_lines) return described.size;
+  const std::string next = read_range(file, wanted, std::min<std::int64_t>(3, described.size - wanted));
+  std::int64_t cut = wanted;  // a character has at most three continuation bytes
+  for (const char byte : next) {
+    if ((static_cast<unsigned char>(byte) & 0xC0u) != 0x80u) break;
+    ++cut;
+  }
   return cut;
 }
 
 }  // namespace
 
-Corpus::Corpus(std::shared_ptr<const void> owner, const std::vector<std::string_view>& texts,
-               double validation_fraction)
-    : owner_(std::move(owner)) {
+Corpus::Corpus(std::shared_ptr<const Files> files, double validation_fraction) : files_(std::move(files)) {
   if (!(validation_fraction >= 0 && validation_fraction < 1)) {
     throw std::invalid_argument("[dataset] expected a validation fraction of at least 0 and below 1; found " +
                                 std::to_string(validation_fraction));
   }
-  std::int64_t total = 0;
-  for (const auto text : texts) total += static_cast<std::int64_t>(text.size());
-  // floor(total * fraction) bytes of validation, before the cut moves.
-  const auto first = total - static_cast<std::int64_t>(static_cast<double>(total) * validation_fraction);
-  std::int64_t seen = 0;
-  Checksum checksum;
-  for (const auto text : texts) {
-    const auto size = static_cast<std::int64_t>(text.size());
-    std::size_t cut = text.size();
-    if (seen >= first) {
-      cut = 0;
-    } else if (seen + size > first) {
-      cut = cut_at(text, static_cast<std::size_t>(first - seen));
-    }
-    if (cut > 0) training_.push_back(text.substr(0, cut));
-    if (cut < text.size()) validation_.push_back(text.substr(cut));
-    training_bytes_ += static_cast<std::int64_t>(cut);
-    validation_bytes_ += size - static_cast<std::int64_t>(cut);
-    seen += size;
-    const std::uint64_t bytes = text.size();
-    checksum.add(&bytes, sizeof bytes);
-    checksum.add(text.data(), text.size());
+  // floor(bytes * fraction) bytes of validation, before the cut moves.
+  const std::int64_t total = files_->bytes;
+  const std::int64_t first = total - static_cast<std::int64_t>(static_cast<double>(total) * validation_fraction);
+  cut_ = first;
+  for (const CorpusFile& file : files_->files) {
+    if (file.begin < first && first < file.begin + file.size) cut_ = file.begin + cut_at(file, first - file.begin);
   }
-  checksum_ = checksum.value();
 }
 
-Corpus Corpus::read(const std::vector<std::string>& files, double validation_fraction) {
-  auto sources = std::make_shared<std::vector<Source>>();
-  for (const auto& file : files) sources->push_back(open_source(file));
-  std::vector<std::string_view> texts;
-  for (const auto& source : *sources) texts.push_back(source.text());
-  return Corpus(std::move(sources), texts, validation_fraction);
+Corpus Corpus::read(const std::vector<std::string>& paths, const CorpusOptions& options) {
+  return Corpus(std::make_shared<const Files>(list_corpus_files(paths, options)), options.validation_fraction);
 }
 
 Corpus Corpus::from_text(std::string text, double validation_fraction) {
-  auto held = std::make_shared<std::string>(std::move(text));
-  const std::string_view whole = *held;
-  return Corpus(std::move(held), {whole}, validation_fraction);
+  Files files;
+  CorpusFile file;
+  file.name = "the text";
+  file.size = static_cast<std::int64_t>(text.size());
+  file.held = std::move(text);
+  files.add(std::move(file));
+  return Corpus(std::make_shared<const Files>(std::move(files)), validation_fraction);
 }
 
-void Corpus::with_training_text(const std::function<void(std::string_view)>& use) const {
-  if (training_.size() == 1) return use(training_.front());
-  std::string joined;
-  joined.reserve(static_cast<std::size_t>(training_bytes_));
-  for (const auto piece : training_) joined += piece;
-  use(joined);
+std::int64_t Corpus::file_count() const noexcept { return static_cast<std::int64_t>(files_->files.size()); }
+const std::string& Corpus::file_name(std::int64_t i) const {
+  return files_->files.at(static_cast<std::size_t>(i)).name;
+}
+
+std::int64_t Corpus::bytes(CorpusPart part) const noexcept {
+  if (part == CorpusPart::all) return files_->bytes;
+  return part == CorpusPart::training ? cut_ : files_->bytes - cut_;
+}
+
+std::uint64_t Corpus::checksum() const {
+  Checksum checksum;
+  std::string block;
+  for (const CorpusFile& described : files_->files) {
+    const OpenCorpusFile file(described);
+    const auto size = static_cast<std::uint64_t>(described.size);
+    checksum.add(&size, sizeof size);
+    for (std::int64_t at = 0; at < described.size; at += kBlock) {
+      block.resize(static_cast<std::size_t>(std::min(kBlock, described.size - at)));
+      file.read(at, block);
+      checksum.add(block.data(), block.size());
+    }
+  }
+  return checksum.value();
+}
+
+void Corpus::read_text(CorpusPart part, const std::function<bool(std::string_view text, bool begins)>& take) const {
+  ChunkReader reader(*this, part);
+  TextChunk chunk;
+  bool more = true;
+  while (more && reader.next(chunk)) {
+    each_text(chunk, reader.field(), [&](std::string_view text, bool begins) { more = more && take(text, begins); });
+  }
 }
 
 }  // namespace qkv

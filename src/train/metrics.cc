@@ -11,6 +11,7 @@
 
 #include "os/atomic_file.h"
 #include "os/file_steps.h"
+#include "qkv/repetition.h"
 
 namespace qkv {
 namespace {
@@ -112,6 +113,8 @@ void MetricsFile::write_sample(std::int64_t step, const std::string& text) {
   Json line;
   line["step"] = step;
   line["sample"] = text;
+  line["repetition"] = repetition(text);
+  if (repetition(text) >= kRunsInCircles) line["repeats"] = true;
   append(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 

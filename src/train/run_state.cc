@@ -107,6 +107,7 @@ std::string run_state_text(const RunState& state, const TrainConfig& config) {
   each_count(state, [&](const char* key, std::int64_t value) { json[key] = value; });
   json["best_loss"] = std::isfinite(state.best_loss) ? Json(state.best_loss) : Json(nullptr);
   json["recent_losses"] = state.recent_losses;
+  json["data_checksum"] = state.data_checksum;
   const auto put = [&](const char* key, const auto& value) {
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, Schedule>) {
       options[key] = std::string(to_string(value));
@@ -136,6 +137,7 @@ SavedRun parse_run_state(const std::string& path, const std::string& text) {
       if (!loss.is_number()) Reader::refuse("recent_losses", "numbers");
       run.state.recent_losses.push_back(loss.get<double>());
     }
+    if (json.contains("data_checksum")) reader("data_checksum", run.state.data_checksum);  // younger than the rest
     const Json& options = reader.member("config");
     if (!options.is_object()) Reader::refuse("config", "an object");
     each_member(run.config, Reader(options));

@@ -20,6 +20,7 @@ struct RunState {
   std::int64_t best_step = 0;
   double best_loss = std::numeric_limits<double>::infinity();
   std::vector<double> recent_losses;  // the newest ones, oldest first (loss_spike.h)
+  std::uint64_t data_checksum = 0;    // of the tokens it goes through; 0: not known
 };
 
 struct Trainer::Impl {

@@ -52,6 +52,15 @@ void copy_tokens(const void* data, int width, std::int64_t start, std::int64_t c
 
 }  // namespace
 
+void TokenPart::read(std::int64_t start, std::span<std::int32_t> to) const {
+  const auto count = static_cast<std::int64_t>(to.size());
+  if (start < 0 || count > size_ || start > size_ - count) {
+    throw std::invalid_argument("[dataset] expected tokens within [0, " + std::to_string(size_) + "); found " +
+                                std::to_string(count) + " from " + std::to_string(start));
+  }
+  copy_tokens(data_, width_, start, count, to.data());
+}
+
 void TokenPart::read_window(std::int64_t start, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
   if (start < 0 || start >= size_ - 1 || tokens.size() != targets.size()) {
     throw std::invalid_argument("[dataset] expected a window that starts in [0, " + std::to_string(size_ - 1) +

@@ -241,6 +241,16 @@ TEST(Checkpoint, AForgedOneIsRefused) {
   EXPECT_THAT(reasons, ElementsAre(HasSubstr("training state is not valid")));
 }
 
+TEST(Checkpoint, RefusesOtherTokensThanTheRunBeganWith) {
+  const TestDirectory directory;
+  Trainer trainer = small_trainer();
+  trainer.step();
+  trainer.save(directory.path());
+  std::vector<std::int32_t> training(900, 'a'), validation(100, 'b');
+  EXPECT_THAT([&] { Trainer::resume(directory.path(), TokenDataset::from_tokens(training, validation, 257)); },
+              ThrowsMessage<std::invalid_argument>(HasSubstr("checksums differ")));
+}
+
 TEST(Checkpoint, RefusesTheDataOfAnotherVocabulary) {
   const TestDirectory directory;
   small_trainer().save(directory.path());

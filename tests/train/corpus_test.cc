@@ -5,8 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "qkv/dataset.h"
+#include "qkv/corpus.h"
 #include "qkv/error.h"
+#include "qkv/threads.h"
 #include "train/test_directory.h"
 
 namespace qkv {
@@ -19,15 +20,37 @@ using testing::ThrowsMessage;
 
 void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
+using Texts = std::vector<std::string>;
+
+// Each document of a part, its stretches joined.
+Texts documents(const Corpus& corpus, CorpusPart part = CorpusPart::all) {
+  Texts found;
+  corpus.read_text(part, [&](std::string_view text, bool begins) {
+    if (begins) found.emplace_back();
+    found.back() += text;
+    return true;
+  });
+  return found;
+}
+Texts training(const Corpus& corpus) { return documents(corpus, CorpusPart::training); }
+Texts validation(const Corpus& corpus) { return documents(corpus, CorpusPart::validation); }
+
+CorpusOptions fraction(double value) {
+  CorpusOptions options;
+  options.validation_fraction = value;
+  return options;
+}
+
 TEST(Corpus, CutsAtTheStartOfALine) {
   const std::string text = "one two three\nfour five six\nseven\neight\n";  // 40 bytes; 90 % is byte 36
   const Corpus corpus = Corpus::from_text(text);
-  EXPECT_THAT(corpus.training(), ElementsAre(text.substr(0, 36)));  // no line begins after it
+  EXPECT_THAT(training(corpus), ElementsAre(text.substr(0, 36)));  // no line begins after it
   const Corpus quarter = Corpus::from_text(text, 0.5);
-  EXPECT_THAT(quarter.training(), ElementsAre("one two three\nfour five six\n"));
-  EXPECT_THAT(quarter.validation(), ElementsAre("seven\neight\n"));
-  EXPECT_EQ(quarter.training_bytes(), 28);
-  EXPECT_EQ(quarter.validation_bytes(), 12);
+  EXPECT_THAT(training(quarter), ElementsAre("one two three\nfour five six\n"));
+  EXPECT_THAT(validation(quarter), ElementsAre("seven\neight\n"));
+  EXPECT_EQ(quarter.bytes(CorpusPart::training), 28);
+  EXPECT_EQ(quarter.bytes(CorpusPart::validation), 12);
+  EXPECT_EQ(quarter.bytes(), 40);
 }
 
 TEST(Corpus, NeverCutsACharacter) {
@@ -35,13 +58,13 @@ TEST(Corpus, NeverCutsACharacter) {
       "ab\xE6\xAD\xAA\xE6\xAD\xAA"
       "cd";  // 10 bytes; the middle is inside the first character's
   const Corpus corpus = Corpus::from_text(text, 0.7);
-  EXPECT_THAT(corpus.training(), ElementsAre("ab\xE6\xAD\xAA"));
+  EXPECT_THAT(training(corpus), ElementsAre("ab\xE6\xAD\xAA"));
 }
 
 TEST(Corpus, KeepsNoValidationIfAskedTo) {
   const Corpus corpus = Corpus::from_text("abc", 0);
-  EXPECT_EQ(corpus.training_bytes(), 3);
-  EXPECT_THAT(corpus.validation(), IsEmpty());
+  EXPECT_EQ(corpus.bytes(CorpusPart::training), 3);
+  EXPECT_THAT(validation(corpus), IsEmpty());
   EXPECT_THROW(Corpus::from_text("abc", 1), std::invalid_argument);
   EXPECT_THROW(Corpus::from_text("abc", -0.1), std::invalid_argument);
 }
@@ -50,29 +73,159 @@ TEST(Corpus, JoinsFilesAndCutsOne) {
   const TestDirectory directory;
   write(directory / "a", "0123456789");
   write(directory / "b", "abcdefghij");
-  const Corpus corpus = Corpus::read({directory / "a", directory / "b"}, 0.25);
-  EXPECT_THAT(corpus.training(), ElementsAre("0123456789", "abcde"));
-  EXPECT_THAT(corpus.validation(), ElementsAre("fghij"));
-  std::string seen;
-  corpus.with_training_text([&](std::string_view text) { seen = text; });
-  EXPECT_EQ(seen, "0123456789abcde");
-  EXPECT_NE(corpus.checksum(), Corpus::read({directory / "b", directory / "a"}, 0.25).checksum());
-  EXPECT_EQ(corpus.checksum(), Corpus::read({directory / "a", directory / "b"}, 0.5).checksum());
+  const Corpus corpus = Corpus::read({directory / "a", directory / "b"}, fraction(0.25));
+  EXPECT_THAT(training(corpus), ElementsAre("0123456789", "abcde"));
+  EXPECT_THAT(validation(corpus), ElementsAre("fghij"));
+  EXPECT_NE(corpus.checksum(), Corpus::read({directory / "b", directory / "a"}, fraction(0.25)).checksum());
+  EXPECT_EQ(corpus.checksum(), Corpus::read({directory / "a", directory / "b"}, fraction(0.5)).checksum());
 }
 
 TEST(Corpus, ReadsBytesAsTheyAre) {
   const TestDirectory directory;
   const std::string text("\0\xFF\xC0\x80\r\n\0", 7);
   write(directory / "a", text);
-  EXPECT_THAT(Corpus::read({directory / "a"}, 0).training(), ElementsAre(std::string_view(text)));
+  EXPECT_THAT(training(Corpus::read({directory / "a"}, fraction(0))), ElementsAre(text));
+}
+
+TEST(Corpus, TakesADirectoryForItsFiles) {
+  const TestDirectory directory;
+  for (const char* folder : {"/text", "/text/b", "/text/.hidden"})
+    std::filesystem::create_directory(directory.path() + folder);
+  write(directory / "text/z", "last");
+  write(directory / "text/b/a", "second");
+  write(directory / "text/a", "first");
+  write(directory / "text/empty", "");
+  write(directory / "text/.notes", "not this");
+  write(directory / "text/.hidden/a", "nor this");
+  write(directory / "other", "before");
+  const Corpus corpus = Corpus::read({directory / "other", directory / "text"}, fraction(0));
+  EXPECT_THAT(documents(corpus), ElementsAre("before", "first", "second", "last"));
+  EXPECT_EQ(corpus.file_count(), 4);
+  EXPECT_EQ(corpus.file_name(2), directory / "text/b/a");
+}
+
+TEST(Corpus, TakesAFieldOfEachLineOfJson) {
+  const TestDirectory directory;
+  write(directory / "a.jsonl",
+        "{\"id\": 1, \"text\": \"one\\ntwo\", \"more\": {\"text\": 5, \"list\": [\"x\", {}]}}\n"
+        "\r\n"
+        "  {\"text\": \"\"}\n"
+        "{\"text\": \"\\u6b6a \\ud83e\\udd99\", \"body\": \"other\"}");  // no newline at the end
+  CorpusOptions options = fraction(0);
+  EXPECT_THAT(documents(Corpus::read({directory / "a.jsonl"}, options)), ElementsAre("one\ntwo", "\u6b6a \U0001F999"));
+  options.format = TextFormat::plain;
+  EXPECT_THAT(documents(Corpus::read({directory / "a.jsonl"}, options)).front(), HasSubstr("\"id\": 1"));
+  write(directory / "b.txt", "{\"body\": \"b1\"}\n{\"body\": \"b2\"}\n");
+  options.format = TextFormat::json_lines;
+  options.field = "body";
+  EXPECT_THAT(documents(Corpus::read({directory / "b.txt"}, options)), ElementsAre("b1", "b2"));
+}
+
+TEST(Corpus, CutsBetweenLinesOfJson) {
+  const TestDirectory directory;
+  std::string lines;
+  for (int i = 0; i < 10; ++i) lines += "{\"text\": \"" + std::string(5000, static_cast<char>('a' + i)) + "\"}\n";
+  write(directory / "a.jsonl", lines);
+  const Corpus corpus = Corpus::read({directory / "a.jsonl"}, fraction(0.35));
+  EXPECT_EQ(training(corpus).size(), 7u);
+  EXPECT_THAT(validation(corpus), ElementsAre(std::string(5000, 'h'), std::string(5000, 'i'), std::string(5000, 'j')));
+}
+
+TEST(Corpus, NamesTheLineThatIsNoDocument) {
+  const TestDirectory directory;
+  const auto refused = [&](const std::string& line) -> std::string {
+    const std::string before = "{\"text\": \"fine\"}\n";  // 17 bytes
+    write(directory / "a.jsonl", before + line + "\n" + before);
+    try {
+      documents(Corpus::read({directory / "a.jsonl"}));
+    } catch (const FileError& error) {
+      return error.what();
+    }
+    return "taken";
+  };
+  EXPECT_THAT(refused("{\"body\": \"x\"}"), HasSubstr("no field 'text'"));
+  EXPECT_THAT(refused("{\"body\": \"x\"}"), HasSubstr("17"));
+  EXPECT_THAT(refused("{\"text\": 7}"), HasSubstr("to be a string"));
+  EXPECT_THAT(refused("{\"text\": null}"), HasSubstr("to be a string"));
+  EXPECT_THAT(refused("{\"text\": [\"x\"]}"), HasSubstr("to be a string"));
+  EXPECT_THAT(refused("{\"text\": \"a\", \"text\": \"b\"}"), HasSubstr("twice"));
+  EXPECT_THAT(refused("[\"text\"]"), HasSubstr("object"));
+  EXPECT_THAT(refused("\"text\""), HasSubstr("object"));
+  EXPECT_THAT(refused("{\"text\": \"a\"} x"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(refused("{\"text\": \"a"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(refused("{\"text\": \"\xFF\"}"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(refused("{\"more\": " + std::string(100, '[') + std::string(100, ']') + ", \"text\": \"a\"}"),
+              HasSubstr("deeper"));
+}
+
+TEST(Corpus, GivesTheTextInStretchesThatEndAtWholeLines) {
+  std::string text;
+  for (int i = 0; text.size() < 1'500'000; ++i) text += "line " + std::to_string(i) + (i % 3 ? "\n" : "\n\n  ");
+  const Corpus corpus = Corpus::from_text(text, 0);
+  std::string joined;
+  int stretches = 0;
+  corpus.read_text(CorpusPart::all, [&](std::string_view stretch, bool begins) {
+    EXPECT_EQ(begins, joined.empty());
+    joined += stretch;
+    ++stretches;
+    if (joined.size() < text.size()) {
+      EXPECT_EQ(joined.back(), '\n');
+      EXPECT_NE(joined[joined.size() - 2], '\n');
+      EXPECT_EQ(text[joined.size()], 'l');
+    }
+    return true;
+  });
+  EXPECT_EQ(joined, text);
+  EXPECT_GT(stretches, 4);
+  EXPECT_LT(stretches, 8);
+}
+
+TEST(Corpus, CutsEndlessLinesPastACharacter) {
+  std::string text;
+  while (text.size() < 20'000'000) text += "\xE6\xAD\xAA";
+  std::string joined;
+  Corpus::from_text(text, 0).read_text(CorpusPart::all, [&](std::string_view stretch, bool) {
+    EXPECT_LE(stretch.size(), 16u << 20);
+    EXPECT_EQ(stretch.size() % 3, 0u);
+    joined += stretch;
+    return joined.size() < 15'000'000;  // and stops when it is told to
+  });
+  EXPECT_LT(joined.size(), text.size());
+  EXPECT_EQ(joined, text.substr(0, joined.size()));
 }
 
 TEST(Corpus, SaysWhatIsWrongWithAFile) {
   const TestDirectory directory;
   write(directory / "empty", "");
+  write(directory / "books.zst", "(/\xB5/");
+  std::filesystem::create_directory(directory / "none");
   EXPECT_THAT([&] { Corpus::read({directory / "missing"}); }, ThrowsMessage<FileError>(HasSubstr("missing: ")));
   EXPECT_THAT([&] { Corpus::read({directory / "empty"}); }, ThrowsMessage<FileError>(HasSubstr("empty: ")));
-  EXPECT_THROW(Corpus::read({directory.path()}), FileError);
+  EXPECT_THAT([&] { Corpus::read({directory / "books.zst"}); }, ThrowsMessage<FileError>(HasSubstr("compressed")));
+  EXPECT_THAT([&] { Corpus::read({directory / "none"}); }, ThrowsMessage<FileError>(HasSubstr("none: ")));
+  EXPECT_THROW(Corpus::read({}), std::invalid_argument);
+  write(directory / "shrinks", "some text");
+  const Corpus corpus = Corpus::read({directory / "shrinks"}, fraction(0));
+  std::filesystem::resize_file(directory / "shrinks", 4);
+  EXPECT_THAT([&] { documents(corpus); }, ThrowsMessage<FileError>(HasSubstr("shorter")));
+}
+
+TEST(LearnBpe, IsTheTokenizerOfTheWholeText) {
+  std::string text;
+  for (int i = 0; text.size() < 700'000; i = (i * 5 + 3) % 9973)
+    text += "word" + std::to_string(i % 400) + (i % 7 ? " " : ".\n");
+  const Tokenizer whole = Tokenizer::train_bpe(text, 500, {});
+  for (const int threads : {1, 3}) {
+    set_num_threads(threads);
+    std::int64_t bytes = 0, tokens = 0;
+    LearnProgress progress;
+    progress.on_text = [&](std::int64_t done, std::int64_t) { bytes = done; };
+    progress.on_token = [&](std::int64_t done, std::int64_t) { tokens = done; };
+    EXPECT_EQ(learn_bpe(Corpus::from_text(text, 0), 500, progress).json(), whole.json());
+    EXPECT_EQ(bytes, static_cast<std::int64_t>(text.size()));
+    EXPECT_EQ(tokens, whole.size());
+  }
+  set_num_threads(0);
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 
 #include "qkv/error.h"
 #include "qkv/threads.h"
+#include "text/tokenizer_data.h"
+#include "train/checksum.h"
 #include "train/test_directory.h"
 
 namespace qkv {
@@ -114,16 +116,100 @@ TEST(TokenDataset, GoesThroughAFile) {
   const TokenDataset again = TokenDataset::open(path);
   EXPECT_EQ(all_tokens(again.training()), all_tokens(data.training()));
   EXPECT_EQ(again.validation().bytes(), data.validation().bytes());
+  EXPECT_EQ(again.checksum(), data.checksum());
+  EXPECT_EQ(again.cut(), corpus.bytes(CorpusPart::training));
+  ASSERT_TRUE(again.tokenizer());
+  EXPECT_EQ(again.tokenizer()->json(), Tokenizer::bytes().json());
+}
+
+// Chunks of JSON lines, many a chunk and many chunks, at any thread count.
+TEST(TokenDataset, KeepsDocumentsApartInChunks) {
+  const TestDirectory directory;
+  std::vector<std::int32_t> wanted;
+  std::ofstream lines(directory / "a.jsonl");
+  for (int i = 0; i < 40000; ++i) {
+    const std::string text = std::to_string(i) + (i % 3 ? "" : std::string(40, 'x'));
+    lines << "{\"n\": 1, \"text\": \"" << text << "\"}\n";
+    if (i > 0) wanted.push_back(256);
+    wanted.insert(wanted.end(), text.begin(), text.end());
+  }
+  lines.close();
+  CorpusOptions options;
+  options.validation_fraction = 0;
+  const Corpus corpus = Corpus::read({directory / "a.jsonl"}, options);
+  ASSERT_GT(corpus.bytes(), 4 * 256 * 1024);
+  for (const int threads : {1, 3}) {
+    set_num_threads(threads);
+    const TokenDataset data = TokenDataset::tokenize(corpus, Tokenizer::bytes(), directory / "tokens.bin");
+    EXPECT_EQ(all_tokens(data.training()), wanted);
+    EXPECT_EQ(data.document_count(), 40000);
+  }
+  set_num_threads(0);
+}
+
+TEST(TokenDataset, TakesFourBytesForALargeVocabulary) {
+  const TestDirectory directory;
+  TokenizerData wide = Tokenizer::bytes().data();
+  for (int i = 257; i < 70000; ++i) wide.tokens.push_back(std::string("<").append(std::to_string(i)).append(">"));
+  wide.added.push_back({.id = 69999, .content = wide.tokens[69999]});
+  const TokenDataset data =
+      TokenDataset::tokenize(Corpus::from_text("ab<69999>c", 0), Tokenizer::from_data(wide), directory / "tokens.bin");
+  EXPECT_THAT(all_tokens(data.training()), ElementsAre('a', 'b', 69999, 'c'));
+  std::vector<std::int32_t> two(2);
+  data.training().read(1, two);
+  EXPECT_THAT(two, ElementsAre('b', 69999));
+  EXPECT_THROW(data.training().read(3, two), std::invalid_argument);
+  EXPECT_THROW(data.training().read(-1, two), std::invalid_argument);
+}
+
+TEST(TokenDataset, KnowsATokenFile) {
+  const TestDirectory directory;
+  TokenDataset::tokenize(Corpus::from_text("abc", 0), Tokenizer::bytes(), directory / "tokens.bin");
+  std::ofstream(directory / "text") << "QKVTOKE";
+  EXPECT_TRUE(TokenDataset::is_token_file(directory / "tokens.bin"));
+  EXPECT_FALSE(TokenDataset::is_token_file(directory / "text"));
+  EXPECT_FALSE(TokenDataset::is_token_file(directory / "missing"));
+  EXPECT_FALSE(TokenDataset::is_token_file(directory.path()));
+  EXPECT_FALSE(TokenDataset::is_token_file("-"));
+}
+
+// What stood in run directories before: "ab", then "c" for validation, in two bytes each.
+TEST(TokenDataset, ReadsVersionOne) {
+  const TestDirectory directory;
+  std::string bytes("QKVTOKEN", 8);
+  const auto put = [&](std::uint64_t value, std::size_t size) {
+    bytes.append(reinterpret_cast<const char*>(&value), size);
+  };
+  put(1, 4), put(2, 4), put(257, 8), put(77, 8);
+  const std::uint16_t tokens[] = {'a', 'b', 'c'};
+  Checksum checksum;
+  checksum.add(tokens, sizeof tokens);
+  put(checksum.value(), 8), put(2, 8), put(1, 8), put(2, 8), put(1, 8);
+  bytes.resize(128);
+  bytes.append(reinterpret_cast<const char*>(tokens), sizeof tokens);
+  std::ofstream(directory / "tokens.bin", std::ios::binary) << bytes;
+  const TokenDataset data = TokenDataset::open(directory / "tokens.bin");
+  EXPECT_THAT(all_tokens(data.training()), ElementsAre('a', 'b'));
+  EXPECT_EQ(data.validation().size(), 1);
+  EXPECT_EQ(data.source_checksum(), 77u);
+  EXPECT_EQ(data.end_token(), -1);
+  EXPECT_FALSE(data.tokenizer());
 }
 
 TEST(TokenDataset, MarksTheEndOfAFileWhenAnotherFollows) {
   const TestDirectory directory;
   std::ofstream(directory / "a") << "ab";
   std::ofstream(directory / "b") << "cd";
-  const Corpus corpus = Corpus::read({directory / "a", directory / "b"}, 0);
+  std::ofstream(directory / "c.jsonl") << "{\"text\": \"ef\"}\n{\"text\": \"\"}\n{\"text\": \"g\"}\n";
+  CorpusOptions options;
+  options.validation_fraction = 0;
+  const Corpus corpus = Corpus::read({directory / "a", directory / "b", directory / "c.jsonl"}, options);
   const TokenDataset data = TokenDataset::tokenize(corpus, Tokenizer::bytes(), directory / "tokens.bin");
-  EXPECT_THAT(all_tokens(data.training()), ElementsAre('a', 'b', 256, 'c', 'd'));
-  EXPECT_EQ(data.training().bytes(), 4);
+  EXPECT_THAT(all_tokens(data.training()), ElementsAre('a', 'b', 256, 'c', 'd', 256, 'e', 'f', 256, 'g'));
+  EXPECT_EQ(data.training().bytes(), 7);
+  EXPECT_EQ(data.document_count(), 4);
+  EXPECT_EQ(data.end_token(), 256);
+  EXPECT_EQ(data.source_checksum(), corpus.checksum());
 }
 
 std::string lines_of_words(std::size_t bytes) {
@@ -172,21 +258,44 @@ class DamagedTokenFile : public testing::Test {
 };
 
 TEST_F(DamagedTokenFile, IsRefused) {
-  ASSERT_EQ(bytes_.size(), 128 + 32 * 2u);
+  const std::size_t tokenizer = Tokenizer::bytes().json().size();
+  ASSERT_EQ(bytes_.size(), 128 + 32 * 2u + tokenizer);
   expect_refused("", "");
   expect_refused(bytes_.substr(0, 127), "header");
   expect_refused(bytes_.substr(0, bytes_.size() - 1), "do not fit");
   expect_refused(bytes_ + "x", "do not fit");
   expect_refused(with(0, 'X', 1), "QKVTOKEN");
-  expect_refused(with(8, 2, 4), "version");
-  expect_refused(with(12, 3, 4), "bytes a token");
-  expect_refused(with(16, 0, 8), "vocabulary");
-  expect_refused(with(16, std::uint64_t{1} << 40, 8), "vocabulary");
-  expect_refused(with(40, ~std::uint64_t{0}, 8), "do not fit");
-  expect_refused(with(48, ~std::uint64_t{0} - 20, 8), "do not fit");
-  expect_refused(with(56, ~std::uint64_t{0}, 8), "bytes");
+  expect_refused(with(8, 3, 4), "version");
+  for (const std::size_t at : {12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120})
+    expect_refused(with(at, 0x5A, 1), "header");
   expect_refused(with(130, 77, 2), "damaged");
-  expect_refused(with(16, 50, 8), "outside the vocabulary");
+  expect_refused(with(bytes_.size() - 9, '!', 1), "tokenizer");
+}
+
+// A header whose checksum is right and which is wrong all the same.
+TEST_F(DamagedTokenFile, IsRefusedIfItsHeaderLies) {
+  const auto sealed = [](std::string bytes) {
+    Checksum checksum;
+    checksum.add(bytes.data(), 120);
+    const std::uint64_t sum = checksum.value();
+    std::memcpy(bytes.data() + 120, &sum, sizeof sum);
+    return bytes;
+  };
+  const auto lie = [&](std::size_t at, std::uint64_t value, std::size_t size) { return sealed(with(at, value, size)); };
+  expect_refused(lie(12, 3, 4), "bytes a token");
+  expect_refused(lie(16, 0, 8), "vocabulary");
+  expect_refused(lie(16, std::uint64_t{1} << 40, 8), "vocabulary");
+  expect_refused(lie(40, ~std::uint64_t{0}, 8), "do not fit");
+  expect_refused(lie(48, ~std::uint64_t{0} - 20, 8), "do not fit");
+  expect_refused(lie(56, ~std::uint64_t{0}, 8), "bytes");
+  expect_refused(lie(72, 257, 8), "end token");
+  expect_refused(lie(72, ~std::uint64_t{1}, 8), "end token");
+  expect_refused(lie(96, ~std::uint64_t{0}, 8), "does not fit");
+  expect_refused(lie(96, 1, 8), "fit");
+  expect_refused(lie(104, 5, 8), "tokenizer");
+  std::string small = with(16, 50, 8);  // a vocabulary of 50
+  small.replace(72, 2, std::string("\x07\0", 2));
+  expect_refused(sealed(small), "outside the vocabulary");
 }
 
 TEST(TokenDataset, RefusesIdsOutsideTheVocabulary) {

@@ -329,7 +329,8 @@ class BadInput(TrainTest):
     def test_files(self):
         self.fails("out", "--steps", "1", says="missing.txt: ", data=self.path("missing.txt"))
         self.fails("out", "--steps", "1", says="empty.txt: ", data=self.write("empty.txt", ""))
-        self.fails("out", "--steps", "1", says=self.folder, data=self.folder)
+        os.mkdir(self.path("nothing"))
+        self.fails("out", "--steps", "1", says="nothing", data=self.path("nothing"))
         self.assertFalse(os.path.exists(self.path("out")))
 
     def test_short_text(self):

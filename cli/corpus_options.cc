@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "corpus_options.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <stdexcept>
+
+#include "cli.h"
+#include "qkv/interrupt.h"
+#include "train_progress.h"
+
+namespace qkv::cli {
+namespace {
+
+constexpr std::int64_t kLargestVocabulary = 1'000'000;
+
+void stop_if_interrupted() {
+  if (interrupt_requested()) throw std::runtime_error("interrupted; nothing was written");
+}
+
+Tokenizer learn(const Corpus& corpus, std::int64_t size) {
+  Progress reading("counting pieces", 0, true), learning("learning tokens", 0, true);
+  LearnProgress progress;
+  progress.on_text = [&](std::int64_t done, std::int64_t total) {
+    stop_if_interrupted();
+    reading.update(static_cast<double>(done), static_cast<double>(total));
+  };
+  progress.on_token = [&](std::int64_t done, std::int64_t total) {
+    stop_if_interrupted();
+    reading.hide();
+    learning.update(static_cast<double>(done), static_cast<double>(total));
+  };
+  Tokenizer tokenizer = learn_bpe(corpus, size, progress);
+  learning.hide();
+  print(fmt::format("tokenizer: BPE of {} tokens, learnt in {:.1f} s\n", tokenizer.size(), reading.seconds()));
+  return tokenizer;
+}
+
+// Segments are learnt from the whole text at once, which must fit into memory.
+Tokenizer learn_harris(const Corpus& corpus, std::int64_t size) {
+  Progress progress("learning segments", 0, true);
+  std::string text;
+  corpus.read_text(CorpusPart::training, [&](std::string_view part, bool) {
+    stop_if_interrupted();
+    text += part;
+    return true;
+  });
+  Tokenizer tokenizer = Tokenizer::train_harris(text, size);
+  progress.hide();
+  print(
+      fmt::format("tokenizer: Harris segments, {} tokens, learnt in {:.1f} s\n", tokenizer.size(), progress.seconds()));
+  return tokenizer;
+}
+
+}  // namespace
+
+void add_text_options(CLI::App& command, TextOptions& options, const std::string& group) {
+  command.add_option("--field", options.field, "The field that holds the text on each line of a .jsonl file")
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->take_last()
+      ->group(group);
+  command
+      .add_option("--format", options.format,
+                  "What the files hold: auto takes .jsonl and .ndjson as lines of JSON, all else as plain text")
+      ->check(CLI::IsMember({"auto", "text", "jsonl"}).description(""))
+      ->type_name("auto|text|jsonl")
+      ->capture_default_str()
+      ->take_last()
+      ->group(group);
+}
+
+CorpusOptions corpus_options(const TextOptions& options, double validation_fraction, const std::string& stream_folder) {
+  CorpusOptions corpus;
+  corpus.validation_fraction = validation_fraction;
+  corpus.field = options.field;
+  corpus.format = options.format == "text"    ? TextFormat::plain
+                  : options.format == "jsonl" ? TextFormat::json_lines
+                                              : TextFormat::by_name;
+  corpus.stream_folder = stream_folder;
+  return corpus;
+}
+
+std::optional<std::int64_t> learnt_size(const std::string& spec) {
+  const std::size_t colon = spec.find(':');
+  const std::string kind = spec.substr(0, colon);
+  if (colon == std::string::npos || (kind != "bpe" && kind != "harris")) return std::nullopt;
+  std::int64_t size = 0;
+  const char* const end = spec.data() + spec.size();
+  const auto [stop, error] = std::from_chars(spec.data() + colon + 1, end, size);
+  if (error != std::errc() || stop != end || size < 257 || size > kLargestVocabulary) {
+    throw UsageError(
+        fmt::format("--tokenizer {}:SIZE needs a SIZE of 257 to {}; found '{}'", kind, kLargestVocabulary, spec));
+  }
+  return size;
+}
+
+Tokenizer load_tokenizer(const std::string& path) {
+  return Tokenizer::load(std::filesystem::is_directory(path) ? path + "/tokenizer.json" : path);
+}
+
+Tokenizer make_tokenizer(const std::string& spec, const Corpus& corpus) {
+  if (spec == "bytes") return Tokenizer::bytes();
+  if (const auto size = learnt_size(spec))
+    return spec.starts_with("bpe:") ? learn(corpus, *size) : learn_harris(corpus, *size);
+  return load_tokenizer(spec);
+}
+
+TokenDataset tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const std::string& path) {
+  Progress progress("tokenising", 0, true);
+  return TokenDataset::tokenize(corpus, tokenizer, path, [&](std::int64_t done, std::int64_t total) {
+    stop_if_interrupted();
+    progress.update(static_cast<double>(done), static_cast<double>(total));
+  });
+}
+
+std::optional<std::string> token_file(const std::vector<std::string>& data) {
+  for (const std::string& path : data) {
+    if (!TokenDataset::is_token_file(path)) continue;
+    if (data.size() > 1) throw UsageError(fmt::format("'{}' is a token file; give it alone", path));
+    return path;
+  }
+  return std::nullopt;
+}
+
+}  // namespace qkv::cli

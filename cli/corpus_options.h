@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the commands that read text share: its options, its tokenizer, and how far the work is.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "qkv/dataset.h"
+
+namespace qkv::cli {
+
+struct TextOptions {
+  std::string field = "text";
+  std::string format = "auto";
+};
+// --field and --format.
+void add_text_options(CLI::App& command, TextOptions& options, const std::string& group);
+// stream_folder: where standard input and pipes are put aside.
+CorpusOptions corpus_options(const TextOptions& options, double validation_fraction, const std::string& stream_folder);
+
+// SIZE of "bpe:SIZE" or "harris:SIZE", nothing for another text. Throws UsageError for a SIZE that cannot be.
+std::optional<std::int64_t> learnt_size(const std::string& spec);
+// A tokenizer.json or a directory that holds one.
+Tokenizer load_tokenizer(const std::string& path);
+// "bytes", "bpe:SIZE" or "harris:SIZE" (learnt from the training part), a tokenizer.json or a directory that holds one.
+// Reports on standard error how far learning is and on standard output what was learnt.
+Tokenizer make_tokenizer(const std::string& spec, const Corpus& corpus);
+// TokenDataset::tokenize with a report on standard error. Ctrl-C ends it with an exception, if the latch of
+// qkv/interrupt.h is installed.
+TokenDataset tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const std::string& path);
+
+// The token file among --data, if that is what was given; throws UsageError if it is not alone.
+std::optional<std::string> token_file(const std::vector<std::string>& data);
+
+}  // namespace qkv::cli

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// qkv eval: how well a model predicts a text.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "cli.h"
+#include "corpus_options.h"
+#include "qkv/error.h"
+#include "qkv/evaluate.h"
+#include "qkv/interrupt.h"
+#include "qkv/model_file.h"
+#include "train_progress.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace qkv::cli;
+
+struct Options {
+  std::string model;
+  std::vector<std::string> data;
+  std::string part = "all";
+  TextOptions text;
+  qkv::EvaluateOptions evaluate;
+  bool json = false;
+};
+
+qkv::TextLoss of_tokens(const Options& options, qkv::LoadedModel& loaded, const std::string& path,
+                        const qkv::EvaluateProgress& progress) {
+  const qkv::TokenDataset data = qkv::TokenDataset::open(path);
+  const auto tokenizer = data.tokenizer();
+  if (data.vocab_size() > loaded.model.config().vocab_size ||
+      (tokenizer && tokenizer->json() != loaded.tokenizer.json())) {
+    throw qkv::FileError(path, "was made with another tokenizer than the model's");
+  }
+  qkv::TextLoss total;
+  for (const bool training : {true, false}) {
+    if (options.part == (training ? "validation" : "training")) continue;
+    const qkv::TokenPart& part = training ? data.training() : data.validation();
+    const qkv::TextLoss loss = qkv::evaluate(loaded.model, part, options.evaluate, progress);
+    total.nats += loss.nats;
+    total.predicted += loss.predicted;
+    total.tokens += loss.tokens;
+    total.bytes += loss.bytes;
+  }
+  return total;
+}
+
+std::string report(const qkv::TextLoss& loss, double seconds) {
+  return fmt::format(
+      "loss           {:.4f} nats a token\nperplexity     {:.3f}\nbits per byte  {:.4f}\n"
+      "{} tokens predicted, {} bytes, {:.1f} s, {:.0f} tokens/s\n",
+      loss.loss(), loss.perplexity(), loss.bits_per_byte(), loss.predicted, loss.bytes, seconds,
+      static_cast<double>(loss.predicted) / seconds);
+}
+
+std::string json_report(const qkv::TextLoss& loss, double seconds) {
+  const auto number = [](double value) { return std::isfinite(value) ? nlohmann::ordered_json(value) : nullptr; };
+  nlohmann::ordered_json json;
+  json["loss"] = number(loss.loss());
+  json["perplexity"] = number(loss.perplexity());
+  json["bits_per_byte"] = number(loss.bits_per_byte());
+  json["predicted"] = loss.predicted;
+  json["tokens"] = loss.tokens;
+  json["bytes"] = loss.bytes;
+  json["seconds"] = seconds;
+  return json.dump() + "\n";
+}
+
+void run(const Options& options) {
+  const std::optional<std::string> tokens = token_file(options.data);
+  if (!tokens && options.part != "all") throw UsageError("--part is for token files; text has no parts");
+  qkv::install_interrupt_latch();
+  qkv::LoadedModel loaded = qkv::load_model(options.model);
+  Progress bar("evaluating", 0, true);
+  const qkv::EvaluateProgress progress = [&](std::int64_t done, std::int64_t total) {
+    if (qkv::interrupt_requested()) throw std::runtime_error("interrupted");
+    bar.update(static_cast<double>(done), static_cast<double>(total));
+  };
+  const qkv::TextLoss loss =
+      tokens ? of_tokens(options, loaded, *tokens, progress)
+             : qkv::evaluate(
+                   loaded.model, loaded.tokenizer,
+                   qkv::Corpus::read(options.data, corpus_options(options.text, 0, fs::temp_directory_path().string())),
+                   options.evaluate, progress);
+  bar.hide();
+  if (loss.predicted == 0) {
+    throw qkv::FileError(
+        options.data.front(),
+        fmt::format("expected at least two tokens, one to predict from and one to predict; found {}", loss.tokens));
+  }
+  print(options.json ? json_report(loss, bar.seconds()) : report(loss, bar.seconds()));
+}
+
+void add(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("eval", "How well a model predicts a text: loss, perplexity, bits per byte");
+  const auto options = std::make_shared<Options>();
+  command->add_option("-m,--model", options->model, "Model directory")->required()->type_name("DIR");
+  command
+      ->add_option("--data", options->data,
+                   "Text files, .jsonl files, directories, - for standard input; or a token file of qkv tokenize")
+      ->required()
+      ->type_name("FILE|DIR...");
+  command->add_option("--part", options->part, "Of a token file: which part")
+      ->check(CLI::IsMember({"all", "training", "validation"}).description(""))
+      ->type_name("all|training|validation")
+      ->capture_default_str();
+  add_text_options(*command, options->text, "Options");
+  command->add_option("--ctx-len", options->evaluate.ctx, "Tokens of a window [the model's]")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  command
+      ->add_option("--stride", options->evaluate.stride,
+                   "From a window's start to the next one's [ctx-len]; smaller is slower, and shows each token more of "
+                   "what stands before it")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  command->add_option("--batch-size", options->evaluate.batch_size, "Windows at once")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_flag("--json", options->json, "One JSON object instead of a report");
+  add_threads_option(*command);
+  command->callback([options] { run(*options); });
+}
+
+const Subcommand kEval(35, add);
+
+}  // namespace

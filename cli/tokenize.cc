@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// qkv tokenize: text of any size becomes a token file.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "cli.h"
+#include "corpus_options.h"
+#include "qkv/interrupt.h"
+#include "train_progress.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace qkv::cli;
+
+struct Options {
+  std::vector<std::string> data;
+  std::string tokenizer, out, tokenizer_out;
+  double validation_fraction = 0.1;
+  TextOptions text;
+};
+
+void run(const Options& options) {
+  learnt_size(options.tokenizer);  // refuses what cannot be before the long work
+  qkv::install_interrupt_latch();
+  const std::string folder = fs::path(options.out).parent_path().string();
+  const qkv::Corpus corpus = qkv::Corpus::read(
+      options.data, corpus_options(options.text, options.validation_fraction, folder.empty() ? "." : folder));
+  const qkv::Tokenizer tokenizer = make_tokenizer(options.tokenizer, corpus);
+  if (!options.tokenizer_out.empty()) tokenizer.save(options.tokenizer_out);
+  if (tokenizer.end_token() < 0)
+    print("note: the tokenizer has no end token, so documents follow each other without a mark\n");
+  const Progress clock("", 0, false);
+  const qkv::TokenDataset tokens = tokenize(corpus, tokenizer, options.out);
+  const double seconds = clock.seconds();
+  const std::int64_t training = tokens.training().size(), validation = tokens.validation().size();
+  const std::int64_t bytes = tokens.training().bytes() + tokens.validation().bytes();
+  print(
+      fmt::format("{}: {} tokens of {} files, {} documents, {} bytes of text ({:.2f} bytes a token)\n", options.out,
+                  training + validation, corpus.file_count(), tokens.document_count(), bytes,
+                  static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(1, training + validation))));
+  print(fmt::format("{} to train on, {} for validation; vocabulary {}, {} bytes each; {:.1f} s, {:.1f} MB/s\n",
+                    training, validation, tokens.vocab_size(), tokens.vocab_size() <= 65536 ? 2 : 4, seconds,
+                    static_cast<double>(corpus.bytes()) / 1e6 / seconds));
+}
+
+void add(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("tokenize", "Turn text of any size into a token file to train on");
+  const auto options = std::make_shared<Options>();
+  command
+      ->add_option("--data", options->data,
+                   "Text files, .jsonl files, directories (all files below, by their paths), or - for standard input")
+      ->required()
+      ->type_name("FILE|DIR...");
+  command
+      ->add_option("--tokenizer", options->tokenizer,
+                   "How text becomes tokens: bytes, a BPE or Harris segments learnt from this text, a tokenizer.json "
+                   "or a model directory")
+      ->required()
+      ->take_last()
+      ->type_name("bytes|bpe:SIZE|harris:SIZE|FILE|DIR");
+  command->add_option("--out", options->out, "The token file; the tokenizer goes in too, for qkv train --data")
+      ->required()
+      ->take_last()
+      ->type_name("FILE");
+  command->add_option("--tokenizer-out", options->tokenizer_out, "Write the tokenizer as a tokenizer.json too")
+      ->take_last()
+      ->type_name("FILE");
+  command
+      ->add_option("--val-fraction", options->validation_fraction, "Share of the text, at its end, kept for validation")
+      ->capture_default_str()
+      ->take_last()
+      ->type_name("SHARE");
+  add_text_options(*command, options->text, "Options");
+  add_threads_option(*command);
+  command->callback([options] { run(*options); });
+}
+
+const Subcommand kTokenize(15, add);
+
+}  // namespace

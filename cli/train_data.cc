@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_data.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "cli.h"
+#include "corpus_options.h"
+#include "qkv/error.h"
+
+namespace qkv::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kSmallText = 256 * 1024;  // bytes; below it bytes are the tokens
+constexpr std::int64_t kDefaultBpe = 4096;
+
+std::string tokenizer_spec(const TrainSettings& settings, std::int64_t text_bytes) {
+  if (!settings.tokenizer.empty()) return settings.tokenizer;
+  if (!settings.preset.empty()) return fmt::format("bpe:{}", preset(settings.preset).vocab_size);
+  return text_bytes < kSmallText ? "bytes" : fmt::format("bpe:{}", kDefaultBpe);
+}
+
+// The size it will have, or, of a short text, at most have.
+std::int64_t vocabulary_of(const std::string& spec) {
+  if (spec == "bytes") return Tokenizer::bytes().size();
+  const auto size = learnt_size(spec);
+  return size ? *size : load_tokenizer(spec).size();
+}
+
+Corpus read_corpus(const TrainSettings& settings) {
+  const std::string folder = fs::absolute(settings.out).parent_path().string();  // the directory may not be there yet
+  return Corpus::read(settings.data, corpus_options(settings.text, settings.validation_fraction, folder));
+}
+
+std::string tokens_path(const TrainSettings& settings) { return settings.out + "/tokens.bin"; }
+
+// The run's tokens.bin becomes a link to a token file: it may be far too large to copy.
+void point_to(const std::string& file, const std::string& link) {
+  std::error_code error;
+  if (fs::equivalent(file, link, error)) return;
+  fs::remove(link, error);
+  fs::create_symlink(fs::absolute(file), link, error);
+  if (error) throw FileError(link, "cannot be made: " + error.message());
+}
+
+void refuse_text_options(const TrainSettings& settings, const std::string& file, bool tokenizer_too) {
+  const auto refuse = [&](const std::string& option) {
+    throw UsageError(fmt::format("{} is for text; '{}' is a token file, which was made with its own", option, file));
+  };
+  if (settings.validation_fraction_option->count() > 0) refuse("--val-fraction");
+  if (tokenizer_too && !settings.tokenizer.empty()) refuse("--tokenizer");
+}
+
+TrainData of_token_file(const TrainSettings& settings, const std::string& file,
+                        const std::function<void(std::int64_t)>& check, const std::function<void()>& make_directory) {
+  TokenDataset tokens = TokenDataset::open(file);
+  std::optional<Tokenizer> tokenizer = tokens.tokenizer();
+  refuse_text_options(settings, file, tokenizer.has_value());
+  if (!tokenizer) {
+    if (settings.tokenizer.empty())
+      throw FileError(file, "holds no tokenizer; give its tokenizer.json with --tokenizer");
+    tokenizer = load_tokenizer(settings.tokenizer);
+  }
+  check(tokenizer->size());
+  make_directory();
+  point_to(file, tokens_path(settings));
+  return {std::move(tokens), std::move(*tokenizer)};
+}
+
+}  // namespace
+
+TrainData train_data(const TrainSettings& settings, std::int64_t ctx_len,
+                     const std::function<void(std::int64_t)>& check, const std::function<void()>& make_directory) {
+  if (const auto file = token_file(settings.data)) return of_token_file(settings, *file, check, make_directory);
+  const Corpus corpus = read_corpus(settings);
+  const std::string spec = tokenizer_spec(settings, corpus.bytes());
+  const std::int64_t bytes = corpus.bytes(CorpusPart::training);
+  if (spec == "bytes" && bytes <= ctx_len) {
+    throw FileError(settings.data.front(), fmt::format("expected at least {} bytes of training text, one window of "
+                                                       "ctx_len {} and the token after it; found {}",
+                                                       ctx_len + 1, ctx_len, bytes));
+  }
+  check(vocabulary_of(spec));
+  Tokenizer tokenizer = make_tokenizer(spec, corpus);
+  make_directory();
+  // What a start left that was stopped may point to somebody's token file, which must not be written over.
+  if (fs::is_symlink(tokens_path(settings))) fs::remove(tokens_path(settings));
+  TokenDataset tokens = tokenize(corpus, tokenizer, tokens_path(settings));
+  return {std::move(tokens), std::move(tokenizer)};
+}
+
+TokenDataset data_to_resume(const TrainSettings& settings) {
+  const std::string path = tokens_path(settings);
+  if (settings.data.empty()) {
+    if (fs::is_symlink(path) && !fs::exists(path))
+      throw FileError(path,
+                      fmt::format("points to {}, which is gone; give it with --data", fs::read_symlink(path).string()));
+    return TokenDataset::open(path);
+  }
+  const auto changed = [&](const char* what) {
+    return FileError(settings.data.front(), fmt::format("is not the {} that the run in {} began with; leave out --data "
+                                                        "to go on with that",
+                                                        what, settings.out));
+  };
+  if (const auto file = token_file(settings.data)) {
+    refuse_text_options(settings, *file, false);
+    TokenDataset tokens = TokenDataset::open(*file);
+    if (fs::exists(path) && TokenDataset::open(path).checksum() != tokens.checksum()) throw changed("token file");
+    point_to(*file, path);
+    return tokens;
+  }
+  const Corpus corpus = read_corpus(settings);
+  if (!fs::exists(path)) return tokenize(corpus, Tokenizer::load(settings.out + "/tokenizer.json"), path);
+  TokenDataset data = TokenDataset::open(path);
+  const bool other_split = settings.validation_fraction_option->count() > 0 && data.cut() > 0 &&
+                           data.cut() != corpus.bytes(CorpusPart::training);
+  if (data.source_checksum() != corpus.checksum() || other_split) throw changed("text (or not the split)");
+  return data;
+}
+
+}  // namespace qkv::cli

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the tokens of a run come from: text that is tokenised into the run's directory, or a token file of qkv tokenize
+// that it points to.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "qkv/dataset.h"
+#include "train_settings.h"
+
+namespace qkv::cli {
+
+struct TrainData {
+  TokenDataset tokens;
+  Tokenizer tokenizer;
+};
+
+// The tokenizer and the tokens of a new run. Calls check(size of the vocabulary; of a BPE still to be learnt the
+// largest it can have) before the long work, and make_directory() before anything is written. ctx_len: of the model, so
+// that a text that is too short is refused early.
+TrainData train_data(const TrainSettings& settings, std::int64_t ctx_len,
+                     const std::function<void(std::int64_t)>& check, const std::function<void()>& make_directory);
+
+// Those of a run that goes on. The text of a run cannot change under it.
+TokenDataset data_to_resume(const TrainSettings& settings);
+
+}  // namespace qkv::cli

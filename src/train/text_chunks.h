@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// A corpus in pieces that can be worked on beside each other: its only reader.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/parallel.h"
+#include "train/corpus_files.h"
+
+namespace qkv {
+
+// About 256 KB of one file: plain text up to where it can be cut, or whole lines of JSON.
+struct TextChunk {
+  std::string bytes;
+  const CorpusFile* file = nullptr;
+  std::int64_t at = 0;  // of its first byte in the file
+  bool begins = false;  // plain text: a document begins with it
+};
+
+// Where `text` can be cut (0: nowhere): after the last newline between two characters that are no blanks, in Unicode
+// too. What follows the end of `text` is not known.
+std::size_t last_cut(std::string_view text) noexcept;
+
+// Calls take(text, begins) for each text of a chunk that is not empty: see Corpus::read_text. Throws qkv::FileError.
+void each_text(const TextChunk& chunk, const std::string& field,
+               const std::function<void(std::string_view, bool)>& take);
+
+class ChunkReader {
+ public:
+  ChunkReader(const Corpus& corpus, CorpusPart part);
+  // The next chunk, in the order of the corpus; false at the end. Reuses the chunk's memory.
+  bool next(TextChunk& chunk);
+  const std::string& field() const noexcept { return files_->field; }
+  std::int64_t done() const noexcept { return at_ - begin_; }  // bytes of the part handed out
+
+ private:
+  std::shared_ptr<const Corpus::Files> files_;
+  std::int64_t begin_, end_, at_;  // in the joined files
+  std::size_t file_ = 0;
+  std::optional<OpenCorpusFile> open_;
+  std::string carried_;  // read already, not handed out
+};
+
+// Some chunks a thread at a time: work(chunk, i) beside each other, then done(chunk, i) one after the other, in order,
+// with i below wave_size(). So memory stays bounded and nothing depends on which thread did what.
+inline std::int64_t wave_size() noexcept { return std::int64_t{4} * num_threads(); }
+template <class Work, class Done>
+void for_each_chunk(ChunkReader& reader, const Work& work, const Done& done) {
+  std::vector<TextChunk> chunks(static_cast<std::size_t>(wave_size()));
+  for (std::int64_t count = -1; count != 0;) {
+    count = 0;
+    while (count < static_cast<std::int64_t>(chunks.size()) && reader.next(chunks[static_cast<std::size_t>(count)]))
+      ++count;
+    parallel_for(count, [&](std::int64_t i) { work(chunks[static_cast<std::size_t>(i)], i); });
+    for (std::int64_t i = 0; i < count; ++i) done(chunks[static_cast<std::size_t>(i)], i);
+  }
+}
+
+}  // namespace qkv

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// qkv tokenize and qkv eval as people run them, and training on a token file.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "process.h"
+#include "qkv/dataset.h"
+#include "qkv/model_file.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using qkv_test::Finished;
+using qkv_test::run_qkv;
+using qkv_test::run_shell;
+using testing::HasSubstr;
+
+class DataCommands : public testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = fs::path(testing::TempDir()) / ("qkv_data_" + std::to_string(getpid()));
+    fs::create_directory(directory_);
+    std::string text;
+    for (int i = 0; text.size() < 20000; i = (i * 5 + 3) % 997)
+      text += "the word " + std::to_string(i) + " was said.\n";
+    write("text.txt", text);
+    write("more.jsonl", "{\"text\": \"one\", \"body\": \"three\"}\n{\"text\": \"two\", \"body\": \"four\"}\n");
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+
+  std::string path(const std::string& name) const { return (directory_ / name).string(); }
+  void write(const std::string& name, const std::string& content) const {
+    std::ofstream(path(name), std::ios::binary) << content;
+  }
+  Finished tokenize(std::vector<std::string> arguments, const std::string& input = "") const {
+    arguments.insert(arguments.begin(), {"tokenize", "--out", path("tokens.bin")});
+    return run_qkv(arguments, input);
+  }
+  std::string training_text() const {
+    const qkv::TokenDataset data = qkv::TokenDataset::open(path("tokens.bin"));
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(data.training().size()));
+    data.training().read(0, ids);
+    return data.tokenizer()->decode(ids);
+  }
+  void expect_one_line(const Finished& done, int status, const std::string& says) const {
+    EXPECT_EQ(done.status, status) << done.err;
+    EXPECT_THAT(done.err, testing::StartsWith("qkv: "));
+    EXPECT_EQ(std::count(done.err.begin(), done.err.end(), '\n'), 1) << done.err;
+    EXPECT_THAT(done.err, HasSubstr(says));
+  }
+  // A model of random weights over bytes.
+  void save_model() const {
+    qkv::ModelConfig config;
+    config.n_layer = 1;
+    config.n_head = 2;
+    config.d_model = 16;
+    config.ctx_len = 24;
+    config.vocab_size = qkv::Tokenizer::bytes().size();
+    qkv::save_model(path("model"), qkv::Model(config, 1), qkv::Tokenizer::bytes());
+  }
+
+  fs::path directory_;
+};
+
+TEST_F(DataCommands, TokenizeReadsFilesDirectoriesLinesOfJsonAndStandardInput) {
+  const Finished files =
+      tokenize({"--data", path("more.jsonl"), path("text.txt"), "--tokenizer", "bytes", "--val-fraction", "0"});
+  ASSERT_EQ(files.status, 0) << files.err;
+  EXPECT_THAT(files.out, HasSubstr("of 2 files, 3 documents"));
+  EXPECT_THAT(files.out, HasSubstr("MB/s"));
+  const std::string both = training_text();
+  EXPECT_THAT(both, testing::StartsWith("one<|endoftext|>two<|endoftext|>the word 0 was said.\n"));
+  ASSERT_EQ(tokenize({"--data", directory_.string(), "--tokenizer", "bytes", "--val-fraction", "0"}).status, 1)
+      << "the token file itself is in that directory, and is refused";
+  fs::create_directory(directory_ / "in");
+  fs::rename(path("more.jsonl"), path("in/more.jsonl"));
+  fs::rename(path("text.txt"), path("in/text.txt"));
+  ASSERT_EQ(tokenize({"--data", path("in"), "--tokenizer", "bytes", "--val-fraction", "0"}).status, 0);
+  EXPECT_EQ(training_text(), both);
+  ASSERT_EQ(
+      tokenize({"--data", path("in/more.jsonl"), "--field", "body", "--tokenizer", "bytes", "--val-fraction", "0"})
+          .status,
+      0);
+  EXPECT_EQ(training_text(), "three<|endoftext|>four");
+  ASSERT_EQ(tokenize({"--data", "-", "--tokenizer", "bytes", "--val-fraction", "0"}, "from a pipe\n").status, 0);
+  EXPECT_EQ(training_text(), "from a pipe\n");
+  ASSERT_EQ(tokenize({"--data", "-", "--format", "jsonl", "--tokenizer", "bytes", "--val-fraction", "0"},
+                     "{\"text\": \"from a pipe\"}\n")
+                .status,
+            0);
+  EXPECT_EQ(training_text(), "from a pipe");
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory_))  // nothing put aside is left
+    EXPECT_TRUE(entry.path().filename() == "in" || entry.path().filename() == "tokens.bin") << entry.path();
+}
+
+TEST_F(DataCommands, TokenizeLearnsAndKeepsItsTokenizer) {
+  const Finished done =
+      tokenize({"--data", path("text.txt"), "--tokenizer", "bpe:300", "--tokenizer-out", path("t.json"), "-t", "2"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.out, HasSubstr("tokenizer: BPE of 300 tokens"));
+  const qkv::TokenDataset data = qkv::TokenDataset::open(path("tokens.bin"));
+  EXPECT_EQ(data.tokenizer()->json(), qkv::Tokenizer::load(path("t.json")).json());
+  EXPECT_EQ(data.vocab_size(), 300);
+  EXPECT_GT(data.validation().size(), 0);
+  std::ifstream first_file(path("tokens.bin"), std::ios::binary);
+  const std::string first{std::istreambuf_iterator<char>(first_file), {}};
+  ASSERT_EQ(tokenize({"--data", path("text.txt"), "--tokenizer", path("t.json"), "-t", "1"}).status, 0);
+  std::ifstream second_file(path("tokens.bin"), std::ios::binary);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(second_file), {}), first);
+}
+
+TEST_F(DataCommands, TokenizeSaysWhatIsWrong) {
+  expect_one_line(tokenize({"--data", path("missing"), "--tokenizer", "bytes"}), 1, "missing");
+  expect_one_line(tokenize({"--data", path("text.txt"), "--tokenizer", "bpe:12"}), 2, "bpe:12");
+  expect_one_line(tokenize({"--data", path("text.txt")}), 2, "--tokenizer");
+  expect_one_line(tokenize({"--data", path("text.txt"), "--tokenizer", path("none.json")}), 1, "none.json");
+  expect_one_line(tokenize({"--data", path("more.jsonl"), "--field", "title", "--tokenizer", "bytes"}), 1, "title");
+  expect_one_line(tokenize({"--data", "-", "--tokenizer", "bytes"}, ""), 1, "standard input");
+  EXPECT_FALSE(fs::exists(path("tokens.bin")));
+}
+
+TEST_F(DataCommands, TrainingOnATokenFileIsTrainingOnItsText) {
+  const std::vector<std::string> small = {"--n-layer", "1",  "--n-head",          "2", "--d-model",       "16",
+                                          "--ctx-len", "16", "--batch-size",      "2", "--steps",         "6",
+                                          "-t",        "1",  "--sample-interval", "0", "--eval-interval", "3"};
+  const auto train = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "train");
+    arguments.insert(arguments.end(), small.begin(), small.end());
+    return run_qkv(arguments);
+  };
+  ASSERT_EQ(tokenize({"--data", path("text.txt"), "--tokenizer", "bpe:300"}).status, 0);
+  const Finished text = train({"--data", path("text.txt"), "--tokenizer", "bpe:300", "--out", path("a")});
+  ASSERT_EQ(text.status, 0) << text.err;
+  const Finished stopped = train({"--data", path("tokens.bin"), "--out", path("b"), "--stop-after", "4"});
+  ASSERT_EQ(stopped.status, 0) << stopped.err;
+  EXPECT_TRUE(fs::is_symlink(path("b/tokens.bin")));
+  fs::rename(path("tokens.bin"), path("moved.bin"));
+  expect_one_line(train({"--out", path("b"), "--resume"}), 1, "is gone");
+  const Finished resumed = train({"--out", path("b"), "--resume", "--data", path("moved.bin")});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(run_shell("cmp " + path("a/model.safetensors") + " " + path("b/model.safetensors")).status, 0);
+  expect_one_line(train({"--data", path("moved.bin"), "--out", path("c"), "--tokenizer", "bytes"}), 2, "--tokenizer");
+  expect_one_line(train({"--data", path("moved.bin"), path("text.txt"), "--out", path("c")}), 2, "alone");
+}
+
+TEST_F(DataCommands, EvalGivesLossPerplexityAndBitsPerByte) {
+  save_model();
+  const auto eval = [&](std::vector<std::string> arguments, const std::string& input = "") {
+    arguments.insert(arguments.begin(), {"eval", "-m", path("model")});
+    return run_qkv(arguments, input);
+  };
+  const Finished json = eval({"--data", path("text.txt"), "--json"});
+  ASSERT_EQ(json.status, 0) << json.err;
+  const auto found = nlohmann::json::parse(json.out);
+  const double loss = found["loss"];
+  EXPECT_NEAR(loss, std::log(257), 0.2);  // random weights know nothing
+  EXPECT_NEAR(found["perplexity"], std::exp(loss), 1e-6 * std::exp(loss));
+  EXPECT_NEAR(found["bits_per_byte"], loss / std::log(2), 1e-9);  // a byte is a token
+  const auto size = static_cast<std::int64_t>(fs::file_size(path("text.txt")));
+  EXPECT_EQ(found["bytes"], size);
+  EXPECT_EQ(found["predicted"], size - 1);
+  const Finished words = eval({"--data", path("text.txt")});
+  EXPECT_THAT(words.out, HasSubstr("bits per byte"));
+  EXPECT_THAT(words.out, HasSubstr("perplexity"));
+  EXPECT_EQ(nlohmann::json::parse(eval({"--data", "-", "--json"}, "some text").out)["bytes"], 9);
+  // A token file, whole and in parts; and windows that overlap.
+  ASSERT_EQ(tokenize({"--data", path("text.txt"), "--tokenizer", "bytes", "--val-fraction", "0.25"}).status, 0);
+  const auto part = [&](const std::string& name) {
+    return nlohmann::json::parse(eval({"--data", path("tokens.bin"), "--part", name, "--json"}).out);
+  };
+  const auto all = part("all"), training = part("training"), validation = part("validation");
+  EXPECT_EQ(all["bytes"], size);
+  EXPECT_EQ(training["predicted"].get<std::int64_t>() + validation["predicted"].get<std::int64_t>(), size - 2);
+  EXPECT_LT(validation["bytes"], training["bytes"]);
+  const auto overlapping = nlohmann::json::parse(eval({"--data", path("text.txt"), "--stride", "7", "--json"}).out);
+  EXPECT_EQ(overlapping["predicted"], size - 1);
+  EXPECT_NE(overlapping["loss"], found["loss"]);
+}
+
+TEST_F(DataCommands, EvalSaysWhatIsWrong) {
+  save_model();
+  const auto eval = [&](std::vector<std::string> arguments, const std::string& input = "") {
+    arguments.insert(arguments.begin(), {"eval", "-m", path("model")});
+    return run_qkv(arguments, input);
+  };
+  expect_one_line(eval({"--data", path("missing")}), 1, "missing");
+  expect_one_line(eval({"--data", "-"}, "x"), 1, "two tokens");
+  expect_one_line(eval({"--data", path("text.txt"), "--part", "training"}), 2, "--part");
+  expect_one_line(eval({"--data", path("text.txt"), "--ctx-len", "25"}), 1, "24");
+  expect_one_line(eval({"--data", path("text.txt"), "--stride", "0"}), 2, "--stride");
+  ASSERT_EQ(tokenize({"--data", path("text.txt"), "--tokenizer", "bpe:270"}).status, 0);
+  expect_one_line(eval({"--data", path("tokens.bin")}), 1, "another tokenizer");
+}
+
+}  // namespace
