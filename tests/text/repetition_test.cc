@@ -18,7 +18,7 @@ TEST(Repetition, IsWhatComesBackByHand) {
   EXPECT_EQ(repetition(""), 0);
   EXPECT_EQ(repetition(std::string(32, 'a')), 0);
   EXPECT_DOUBLE_EQ(repetition(std::string(33, 'a')), 32.0 / 33);  // the stretch at byte 1 stood at byte 0
-  const std::string some = "0123456789abcdefghijklmnopqrstuv";  // 32 bytes
+  const std::string some = "0123456789abcdefghijklmnopqrstuv";    // 32 bytes
   EXPECT_DOUBLE_EQ(repetition(some + some), 0.5);
   EXPECT_DOUBLE_EQ(repetition(some + "-" + some), 32.0 / 65);
   EXPECT_DOUBLE_EQ(repetition(some + "-" + some.substr(1)), 0);  // 31 bytes are not enough
