@@ -78,7 +78,7 @@ void run(const Options& options) {
   qkv::LoadedModel loaded = qkv::load_model(options.model);
   const std::vector<std::int32_t> prompt = prompt_tokens(options, loaded.tokenizer);
   qkv::GenerateOptions generate = options.generate;
-  generate.end_token = loaded.tokenizer.end_token();
+  generate.end_tokens = loaded.end_tokens;
   generate.vocab_limit = std::min(loaded.tokenizer.size(), loaded.model.config().vocab_size);
 
   qkv::install_interrupt_latch();

@@ -234,7 +234,7 @@ class Reporter {
     qkv::GenerateOptions options;
     options.sampler.seed = trainer_.config().seed + static_cast<std::uint64_t>(step);
     options.max_tokens = settings_.sample_tokens;
-    options.end_token = end;
+    if (end >= 0) options.end_tokens = {end};
     options.vocab_limit = trainer_.tokenizer().size();
     qkv::Utf8Stream stream;
     std::string text = stream.push(settings_.sample_prompt);

@@ -20,6 +20,8 @@
 #include "qkv/multi_head.h"
 #include "qkv/repetition.h"
 #include "qkv/report.h"
+#include "qkv/sampler.h"
+#include "qkv/stop_strings.h"
 #include "qkv/tensor.h"
 #include "qkv/threads.h"
 #include "qkv/tokenizer.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "qkv/generate.h"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 
@@ -60,7 +61,7 @@ GenerateResult generate(Model& model, std::span<const std::int32_t> prompt, cons
   std::vector<std::int32_t> history(prompt.begin(), prompt.end());  // [prompt + new]
   while (true) {
     const std::int32_t token = sampler.sample(drawable, history);
-    if (token == options.end_token) {
+    if (std::find(options.end_tokens.begin(), options.end_tokens.end(), token) != options.end_tokens.end()) {
       result.reason = StopReason::end_token;
       break;
     }

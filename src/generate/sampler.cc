@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "qkv/sampler.h"
+
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 #include <string>
 
 #include "core/random.h"
-#include "qkv/generate.h"
 
 namespace qkv {
 namespace {
@@ -15,7 +18,12 @@ void require(bool condition, const char* expected, double found) {
   }
 }
 
-double penalised(double logit, double penalty) { return logit > 0 ? logit / penalty : logit * penalty; }
+double repeated(double logit, double penalty) { return logit > 0 ? logit / penalty : logit * penalty; }
+
+// exp(logit - highest). inf - inf is NaN: logits equal to the highest weigh 1 whatever they are.
+double weight(double logit, double highest, double temperature) {
+  return logit == highest ? 1.0 : std::exp((logit - highest) / temperature);
+}
 
 }  // namespace
 
@@ -25,60 +33,125 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   require(options.top_k >= 0, "top_k must be at least 0", static_cast<double>(options.top_k));
   require(options.top_p >= 0 && options.top_p <= 1, "top_p must be within 0 ... 1", options.top_p);
   require(options.min_p >= 0 && options.min_p <= 1, "min_p must be within 0 ... 1", options.min_p);
+  require(options.typical_p >= 0 && options.typical_p <= 1, "typical_p must be within 0 ... 1", options.typical_p);
   require(options.repeat_penalty > 0 && std::isfinite(options.repeat_penalty),
           "repeat_penalty must be a finite number above 0", options.repeat_penalty);
+  require(std::isfinite(options.frequency_penalty), "frequency_penalty must be finite", options.frequency_penalty);
+  require(std::isfinite(options.presence_penalty), "presence_penalty must be finite", options.presence_penalty);
+  require(options.repeat_last_n >= -1, "repeat_last_n must be at least 0, or -1",
+          static_cast<double>(options.repeat_last_n));
+  for (const LogitBias& bias : options.logit_bias) {
+    require(bias.id >= 0, "logit_bias must name a token of at least 0", bias.id);
+    require(std::isfinite(bias.value) || bias.value < 0, "logit_bias must be finite or -inf", bias.value);
+  }
 }
 
 std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std::int32_t> history) {
   if (logits.empty()) throw std::invalid_argument("[sampler] expected at least one logit; found none");
-  candidates_.resize(logits.size());
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (std::isnan(logits[i])) throw SamplingError("[sampler] the logit of token " + std::to_string(i) + " is NaN");
-    candidates_[i] = {logits[i], static_cast<std::int32_t>(i)};
-  }
-  if (options_.repeat_penalty != 1) {
-    // Computed from the logit as given, so that a token that occurs twice is penalised once.
-    for (const std::int32_t id : history) {
-      if (id < 0 || static_cast<std::size_t>(id) >= logits.size()) continue;
-      const auto i = static_cast<std::size_t>(id);
-      candidates_[i].logit = penalised(logits[i], options_.repeat_penalty);
-    }
-  }
-  const bool all = options_.top_k == 0 || static_cast<std::uint64_t>(options_.top_k) >= candidates_.size();
-  keep_best(options_.temperature == 0 ? 1 : all ? candidates_.size() : static_cast<std::size_t>(options_.top_k));
-  if (std::isinf(candidates_.front().logit) && candidates_.front().logit < 0) {
+  adjust(logits, history);
+  keep_best();
+  if (candidates_.front().logit == -std::numeric_limits<double>::infinity()) {
     throw SamplingError("[sampler] every logit is -inf");
   }
-  const std::uint64_t number = draws_;
-  ++draws_;
+  const std::uint64_t number = draws_++;
   if (options_.temperature == 0) return candidates_.front().id;
-  keep_probable();
+  if (options_.typical_p < 1) keep_typical();
+  if (options_.top_p < 1 || options_.min_p > 0) keep_probable();
   return draw(number);
 }
 
-// The `count` best candidates, sorted.
-void Sampler::keep_best(std::size_t count) {
-  const auto better = [](const Candidate& a, const Candidate& b) {
-    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-  };
-  std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(count), candidates_.end(),
-                    better);
-  candidates_.resize(count);
+void Sampler::adjust(std::span<const float> logits, std::span<const std::int32_t> history) {
+  logits_.resize(logits.size());
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (std::isnan(logits[i])) throw SamplingError("[sampler] the logit of token " + std::to_string(i) + " is NaN");
+    logits_[i] = logits[i];
+  }
+  for (const LogitBias& bias : options_.logit_bias) {
+    if (static_cast<std::size_t>(bias.id) >= logits.size()) continue;
+    double& logit = logits_[static_cast<std::size_t>(bias.id)];
+    logit = std::isinf(bias.value) ? bias.value : logit + bias.value;  // inf - inf: what must never come does not
+  }
+  if (options_.repeat_penalty != 1 || options_.frequency_penalty != 0 || options_.presence_penalty != 0) {
+    const std::size_t seen = options_.repeat_last_n < 0
+                                 ? history.size()
+                                 : std::min(history.size(), static_cast<std::size_t>(options_.repeat_last_n));
+    penalise(history.last(seen));
+  }
 }
 
-// top_p and min_p over exp(logit - highest); the candidates are sorted, so both keep a beginning of the list.
-void Sampler::keep_probable() {
-  const double highest = candidates_.front().logit;
-  weights_.resize(candidates_.size());
-  double total = 0;
-  for (std::size_t i = 0; i < candidates_.size(); ++i) {
-    // inf - inf is NaN: logits equal to the highest weigh 1 whatever they are.
-    weights_[i] = candidates_[i].logit == highest ? 1.0 : std::exp(candidates_[i].logit - highest);
-    total += weights_[i];
+void Sampler::penalise(std::span<const std::int32_t> history) {
+  counts_.resize(logits_.size());
+  const auto is_token = [&](std::int32_t id) { return id >= 0 && static_cast<std::size_t>(id) < logits_.size(); };
+  for (const std::int32_t id : history) {
+    if (is_token(id)) ++counts_[static_cast<std::size_t>(id)];
   }
+  for (const std::int32_t id : history) {
+    if (!is_token(id)) continue;
+    const auto i = static_cast<std::size_t>(id);
+    if (counts_[i] == 0) continue;  // done already
+    logits_[i] = repeated(logits_[i], options_.repeat_penalty) - counts_[i] * options_.frequency_penalty -
+                 options_.presence_penalty;
+    counts_[i] = 0;
+  }
+}
+
+bool Sampler::better(const Candidate& a, const Candidate& b) noexcept {
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
+
+// The top_k best, sorted: a heap of the best so far, the worst of them on top, sees each logit once.
+void Sampler::keep_best() {
+  const std::size_t all = logits_.size();
+  const bool limited = options_.top_k > 0 && static_cast<std::uint64_t>(options_.top_k) < all;
+  const std::size_t count = options_.temperature == 0 ? 1 : limited ? static_cast<std::size_t>(options_.top_k) : all;
+  candidates_.clear();
+  for (std::size_t i = 0; i < all; ++i) {
+    const Candidate candidate{logits_[i], static_cast<std::int32_t>(i)};
+    if (candidates_.size() < count) {
+      candidates_.push_back(candidate);
+      if (candidates_.size() == count && count < all) std::make_heap(candidates_.begin(), candidates_.end(), better);
+    } else if (candidate.logit > candidates_.front().logit) {  // an equal one has the higher id
+      std::pop_heap(candidates_.begin(), candidates_.end(), better);
+      candidates_.back() = candidate;
+      std::push_heap(candidates_.begin(), candidates_.end(), better);
+    }
+  }
+  std::sort(candidates_.begin(), candidates_.end(), better);
+}
+
+void Sampler::weigh() {
+  weights_.resize(candidates_.size());
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    weights_[i] = weight(candidates_[i].logit, candidates_.front().logit, 1);
+  }
+}
+
+void Sampler::keep_typical() {
+  weigh();
+  const double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
+  double entropy = 0;
+  for (const double w : weights_) entropy -= w > 0 ? w / total * std::log(w / total) : 0;
+  const auto surprise = [&](std::size_t i) { return std::abs(-std::log(weights_[i] / total) - entropy); };
+  by_typical_.clear();
+  for (std::size_t i = 0; i < weights_.size() && weights_[i] > 0; ++i) by_typical_.push_back(i);
+  std::stable_sort(by_typical_.begin(), by_typical_.end(),
+                   [&](std::size_t a, std::size_t b) { return surprise(a) < surprise(b); });
+  double sum = 0;
+  std::size_t kept = 0;
+  while (kept < by_typical_.size() && (kept == 0 || sum < options_.typical_p * total))
+    sum += weights_[by_typical_[kept++]];
+  by_typical_.resize(kept);
+  std::sort(by_typical_.begin(), by_typical_.end());
+  for (std::size_t i = 0; i < kept; ++i) candidates_[i] = candidates_[by_typical_[i]];
+  candidates_.resize(kept);
+}
+
+// top_p and min_p; the candidates are sorted, so both keep a beginning of the list.
+void Sampler::keep_probable() {
+  weigh();
+  const double wanted = options_.top_p * std::accumulate(weights_.begin(), weights_.end(), 0.0);
   std::size_t kept = 0;
   double sum = 0;
-  const double wanted = options_.top_p * total;
   while (kept < weights_.size() && weights_[kept] > 0 && weights_[kept] >= options_.min_p &&
          (kept == 0 || options_.top_p == 1 || sum < wanted)) {
     sum += weights_[kept];
@@ -92,11 +165,10 @@ std::int32_t Sampler::draw(std::uint64_t number) {
   weights_.resize(candidates_.size());
   double total = 0;
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
-    const double logit = candidates_[i].logit;
-    weights_[i] = logit == highest ? 1.0 : std::exp((logit - highest) / options_.temperature);
+    weights_[i] = weight(candidates_[i].logit, highest, options_.temperature);
     total += weights_[i];
   }
-  double left = Random(options_.seed).uniform(number) * total;
+  double left = Random(options_.seed, options_.stream).uniform(number) * total;
   std::size_t chosen = 0;
   for (std::size_t i = 0; i < candidates_.size() && weights_[i] > 0; ++i) {
     chosen = i;

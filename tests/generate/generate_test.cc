@@ -80,7 +80,7 @@ TEST(Generate, StopsAtTheEndTokenWithoutShowingIt) {
   const Ids prompt = {4, 9};
   const Ids tokens = qkv::generate(model, prompt, greedy(22)).tokens;
   qkv::GenerateOptions options = greedy(22);
-  options.end_token = tokens[0];
+  options.end_tokens = {10 - tokens[0], tokens[0]};
   const qkv::GenerateResult result = qkv::generate(model, prompt, options);
   EXPECT_EQ(result.reason, qkv::StopReason::end_token);
   EXPECT_TRUE(result.tokens.empty());

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "qkv/generate.h"
+#include "qkv/sampler.h"
 
 namespace {
 
@@ -142,6 +142,58 @@ TEST(Sampler, RepeatPenaltyDividesPositiveAndMultipliesNegativeLogitsOnce) {
   EXPECT_EQ(once(options, {3, 2}, {0}), 0);
 }
 
+// Of logits 1, 0.2 and 0.1 (times ln): p = 0.1, 0.2, 0.7; entropy 0.802; -ln p = 2.303, 1.609, 0.357.
+TEST(Sampler, TypicalKeepsThoseNearestToTheEntropy) {
+  const std::vector<float> logits = {std::log(0.1F), std::log(0.2F), std::log(0.7F)};
+  qkv::SamplerOptions options = plain();
+  options.typical_p = 0;  // distances 1.501, 0.807, 0.445
+  EXPECT_THAT(drawn(options, logits), testing::ElementsAre(2));
+  options.typical_p = 0.8;
+  EXPECT_THAT(drawn(options, logits), testing::ElementsAre(1, 2));
+  // Of four probabilities 0.4, 0.3, 0.2, 0.1 (entropy 1.280) the second (1.204) is the most typical.
+  const std::vector<float> four = {std::log(0.4F), std::log(0.3F), std::log(0.2F), std::log(0.1F)};
+  options.typical_p = 0.2;
+  EXPECT_THAT(drawn(options, four), testing::ElementsAre(1));
+}
+
+TEST(Sampler, FrequencyCountsAndPresenceDoesNot) {
+  qkv::SamplerOptions options = greedy();
+  options.frequency_penalty = 0.5;
+  EXPECT_EQ(once(options, {3, 1.75F}, {0, 0}), 0);     // 2 > 1.75
+  EXPECT_EQ(once(options, {3, 1.75F}, {0, 0, 0}), 1);  // 1.5 < 1.75
+  options.frequency_penalty = 0;
+  options.presence_penalty = 1;
+  EXPECT_EQ(once(options, {3, 1.75F}, {0, 0, 0}), 0);  // 2 > 1.75
+  options.repeat_penalty = 2;
+  EXPECT_EQ(once(options, {3, 0.75F}, {0}), 1);  // 3 / 2 - 1 = 0.5
+}
+
+TEST(Sampler, PenaltiesSeeTheLastTokensAlone) {
+  qkv::SamplerOptions options = greedy();
+  options.presence_penalty = 2;
+  options.repeat_last_n = 2;
+  EXPECT_EQ(once(options, {3, 2}, {0, 1, 1}), 0);
+  EXPECT_EQ(once(options, {3, 2}, {1, 0, 7}), 1);
+  options.repeat_last_n = 0;
+  EXPECT_EQ(once(options, {3, 2}, {0}), 0);
+  std::vector<std::int32_t> far(200, 1);
+  far[0] = 0;
+  options.repeat_last_n = 64;
+  EXPECT_EQ(once(options, {3, 2.5F}, far), 0);
+  options.repeat_last_n = -1;
+  EXPECT_EQ(once(options, {3, 1.5F, 2}, far), 2);
+}
+
+TEST(Sampler, BiasIsAddedAndMinusInfinityBans) {
+  qkv::SamplerOptions options = greedy();
+  options.logit_bias = {{0, 1.5}, {0, 1}, {5, 100}};
+  EXPECT_EQ(once(options, {1, 3, 2}), 0);
+  options.logit_bias = {{1, -HUGE_VAL}};
+  EXPECT_EQ(once(options, {1, kInf, 2}), 2);
+  options.logit_bias = {{0, -HUGE_VAL}, {1, -HUGE_VAL}};
+  EXPECT_THROW(once(options, {1, 2}), qkv::SamplingError);
+}
+
 TEST(Sampler, SameSeedSameTokensAndAnotherSeedOthers) {
   const std::vector<float> logits(50, 0.0F);
   const auto sequence = [&](std::uint64_t seed) {
@@ -166,6 +218,12 @@ TEST(Sampler, RefusesOptionsThatMeanNothing) {
   for (const double value : {-0.1, 1.1, nan}) refused([&](auto& o) { o.min_p = value; });
   for (const double value : {0.0, -1.0, nan, HUGE_VAL}) refused([&](auto& o) { o.repeat_penalty = value; });
   refused([](auto& o) { o.top_k = -1; });
+  for (const double value : {-0.1, 1.1, nan}) refused([&](auto& o) { o.typical_p = value; });
+  for (const double value : {nan, HUGE_VAL}) refused([&](auto& o) { o.frequency_penalty = value; });
+  for (const double value : {nan, -HUGE_VAL}) refused([&](auto& o) { o.presence_penalty = value; });
+  refused([](auto& o) { o.repeat_last_n = -2; });
+  for (const double value : {nan, HUGE_VAL}) refused([&](auto& o) { o.logit_bias = {{1, value}}; });
+  refused([](auto& o) { o.logit_bias = {{-1, 1}}; });
 }
 
 }  // namespace
