@@ -5,29 +5,25 @@
 #include <memory>
 #include <optional>
 
+#include "andrea_options.h"
 #include "cli.h"
 #include "qkv/andrea.h"
 #include "qkv/model_file.h"
 
 namespace {
 
+using qkv::cli::is_andrea_checkpoint;
 using qkv::cli::UsageError;
 
 struct Options {
   std::string source, target, to, type;
   std::int64_t shard_bytes = qkv::HuggingFaceOptions{}.shard_bytes;
-  // Of a checkpoint of ANDREA.
-  std::string order, matrices, ids, preset, config;
-  bool says_layout() const {
-    return !order.empty() || !matrices.empty() || !ids.empty() || !preset.empty() || !config.empty();
-  }
+  qkv::cli::AndreaOptions andrea;  // of a checkpoint of ANDREA
 };
-
-bool is_checkpoint(const std::string& path) { return path.ends_with(".bin"); }
 
 std::string format_of(const Options& options) {
   if (!options.to.empty()) return options.to;
-  if (is_checkpoint(options.target)) return "andrea";
+  if (is_andrea_checkpoint(options.target)) return "andrea";
   return options.target.ends_with(".gguf") ? "gguf" : "qkv";
 }
 
@@ -54,31 +50,11 @@ void save(const Options& options, const std::string& format, const qkv::LoadedMo
   }
 }
 
-// How parameters stand in the checkpoint, on top of `base`.
-qkv::AndreaLayout layout_of(const Options& options, qkv::AndreaLayout base) {
-  if (!options.order.empty()) base.order = options.order;
-  if (!options.matrices.empty()) base.out_in = options.matrices == "out-in";
-  if (!options.ids.empty()) base.bytes_first = options.ids == "bytes-first";
-  if (!options.preset.empty()) {
-    base.config = qkv::preset(options.preset);
-    base.config.vocab_size = 0;  // as many as harris_segments.json asks for
-  }
-  if (!options.config.empty()) base.config = qkv::load_config(options.config);
-  return base;
-}
-
-qkv::AndreaCheckpoint load_checkpoint(const Options& options) {
-  if (!options.says_layout()) return qkv::load_andrea(options.source);
-  if (options.preset.empty() && options.config.empty())
-    throw UsageError("--order, --matrices and --ids need --preset or --config beside them: the shape of the model");
-  return qkv::load_andrea(options.source, layout_of(options, {}));
-}
-
 void save_checkpoint(const Options& options, const qkv::Model& model, const qkv::Tokenizer& tokenizer,
                      const std::optional<qkv::AdamState>& state) {
   const qkv::AdamState adam = state.value_or(qkv::AdamState{});
-  const bool described = is_checkpoint(options.source);  // then the options are about the source
-  const qkv::AndreaLayout layout = described ? qkv::AndreaLayout{} : layout_of(options, {});
+  const bool described = is_andrea_checkpoint(options.source);  // then the options are about the source
+  const qkv::AndreaLayout layout = described ? qkv::AndreaLayout{} : layout_of(options.andrea, {});
   qkv::save_andrea(options.target, model, tokenizer, layout, adam.step, adam.first_moments, adam.second_moments);
   if (!state) qkv::cli::print("note: there are no moments of AdamW beside the model; the checkpoint holds zeros\n");
 }
@@ -100,12 +76,12 @@ void run(const Options& options) {
   if (format == "hf") floating_type(options.type);  // before the long work
   if (format == "andrea" && !options.type.empty() && options.type != "f32")
     throw UsageError("--type " + options.type + " is for --to hf and --to gguf; checkpoints of ANDREA hold f32");
-  if (options.says_layout() && format != "andrea" && !is_checkpoint(options.source))
-    throw UsageError("--order, --matrices, --ids, --preset and --config are about checkpoints (.bin)");
+  if (options.andrea.given() && format != "andrea" && !is_andrea_checkpoint(options.source))
+    throw UsageError(options.andrea.names() + " are about checkpoints (.bin)");
   std::string what;
   std::int64_t count = 0;
-  if (is_checkpoint(options.source)) {
-    qkv::AndreaCheckpoint checkpoint = load_checkpoint(options);
+  if (is_andrea_checkpoint(options.source)) {
+    qkv::AndreaCheckpoint checkpoint = load_andrea_checkpoint(options.source, options.andrea, true);
     what = fmt::format("ANDREA checkpoint of step {} ({}; matrices {})", checkpoint.step, checkpoint.layout.order,
                        checkpoint.layout.out_in ? "[out, in]" : "[in, out]");
     count = qkv::parameter_count(checkpoint.model.config());
@@ -139,26 +115,7 @@ void add(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->type_name("N");
-  const std::string group = "Checkpoints of ANDREA: what they do not say of themselves";
-  command->add_option("--preset", options->preset, "Their shape [the ANDREA preset that fits, or andrea.json]")
-      ->type_name("NAME")
-      ->group(group);
-  command->add_option("--config", options->config, "Their shape as a config.json; vocab_size is segments + 257")
-      ->type_name("FILE")
-      ->group(group);
-  command
-      ->add_option("--order", options->order,
-                   fmt::format("Parameters, those of a layer together [{}]", qkv::AndreaLayout{}.order))
-      ->type_name("NAME,...")
-      ->group(group);
-  command->add_option("--matrices", options->matrices, "How matrices lie [out-in]")
-      ->check(CLI::IsMember({"out-in", "in-out"}).description(""))
-      ->type_name("out-in|in-out")
-      ->group(group);
-  command->add_option("--ids", options->ids, "Which tokens come first [segments-first]")
-      ->check(CLI::IsMember({"segments-first", "bytes-first"}).description(""))
-      ->type_name("segments-first|bytes-first")
-      ->group(group);
+  qkv::cli::add_andrea_options(*command, options->andrea, "Checkpoints of ANDREA: what they do not say of themselves");
   qkv::cli::add_threads_option(*command);
   command->callback([options] { run(*options); });
 }

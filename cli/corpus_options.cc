@@ -9,6 +9,7 @@
 
 #include "cli.h"
 #include "qkv/interrupt.h"
+#include "qkv/model_file.h"
 #include "train_progress.h"
 
 namespace qkv::cli {
@@ -98,7 +99,8 @@ std::optional<std::int64_t> learnt_size(const std::string& spec) {
 }
 
 Tokenizer load_tokenizer(const std::string& path) {
-  return Tokenizer::load(std::filesystem::is_directory(path) ? path + "/tokenizer.json" : path);
+  if (std::filesystem::is_directory(path)) return Tokenizer::load(path + "/tokenizer.json");
+  return path.ends_with(".gguf") || path.ends_with(".bin") ? load_model_tokenizer(path) : Tokenizer::load(path);
 }
 
 Tokenizer make_tokenizer(const std::string& spec, const Corpus& corpus) {

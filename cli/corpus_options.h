@@ -22,9 +22,9 @@ CorpusOptions corpus_options(const TextOptions& options, double validation_fract
 
 // SIZE of "bpe:SIZE" or "harris:SIZE", nothing for another text. Throws UsageError for a SIZE that cannot be.
 std::optional<std::int64_t> learnt_size(const std::string& spec);
-// A tokenizer.json or a directory that holds one.
+// That of a tokenizer.json, a model's directory, a GGUF file (.gguf) or a checkpoint of ANDREA (.bin).
 Tokenizer load_tokenizer(const std::string& path);
-// "bytes", "bpe:SIZE" or "harris:SIZE" (learnt from the training part), a tokenizer.json or a directory that holds one.
+// "bytes", "bpe:SIZE" or "harris:SIZE" (learnt from the training part), or what load_tokenizer takes.
 // Reports on standard error how far learning is and on standard output what was learnt.
 Tokenizer make_tokenizer(const std::string& spec, const Corpus& corpus);
 // TokenDataset::tokenize with a report on standard error. Ctrl-C ends it with an exception, if the latch of

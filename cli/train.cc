@@ -18,6 +18,7 @@
 #include "qkv/repetition.h"
 #include "train_data.h"
 #include "train_memory.h"
+#include "train_model.h"
 #include "train_page.h"
 #include "train_profile.h"
 #include "train_progress.h"
@@ -28,23 +29,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace qkv::cli;
 using qkv::FileError;
-
-// Sizes that follow from others by the usual rule, set back to "derive it", so that they follow a change.
-qkv::ModelConfig with_derived_sizes_free(qkv::ModelConfig config) {
-  if (config.v_head_dim == config.head_dim) config.v_head_dim = 0;
-  if (config.head_dim * config.n_head == config.d_model) config.head_dim = 0;
-  if (config.n_kv_head == config.n_head) config.n_kv_head = 0;
-  if (config.d_ff == 4 * config.d_model) config.d_ff = 0;
-  return config;
-}
-
-// What the run was asked to be, on top of `base`; the vocabulary's size comes from the tokenizer.
-qkv::ModelConfig asked_model(const TrainSettings& settings, qkv::ModelConfig base, std::int64_t vocab_size) {
-  if (!settings.preset.empty()) base = with_derived_sizes_free(qkv::preset(settings.preset));
-  settings.apply(base);
-  base.vocab_size = vocab_size;
-  return base.resolved();
-}
 
 // Takes a directory away again that this run made, if the run never came to its first checkpoint.
 class FreshDirectory {
@@ -92,15 +76,19 @@ qkv::Trainer start(const TrainSettings& settings) {
   settings.apply(config);
   config.operands = operands_of(settings);
   qkv::validate(config);
-  const std::int64_t ctx_len = asked_model(settings, {}, 257).ctx_len;  // refuses what cannot be before the long work
+  std::optional<InitialModel> initial = InitialModel::open(settings);
+  const auto model_of = [&](std::int64_t vocabulary) {
+    return initial ? initial->config() : asked_model(settings, {}, vocabulary);
+  };
+  const std::int64_t ctx_len = model_of(257).ctx_len;  // refuses what cannot be before the long work
   std::optional<FreshDirectory> directory;
   TrainData data = train_data(
-      settings, ctx_len,
+      settings, config.window > 0 ? config.window : ctx_len, initial ? &initial->tokenizer() : nullptr,
       [&](std::int64_t vocabulary) {
-        if (settings.memory_check) check_memory(asked_model(settings, {}, vocabulary), config);
+        if (settings.memory_check) check_memory(model_of(vocabulary), config, initial ? "--window" : "--ctx-len");
       },
       [&] { directory.emplace(settings.out); });
-  qkv::Model model(asked_model(settings, {}, data.tokenizer.size()), config.seed);
+  qkv::Model model = initial ? initial->take() : qkv::Model(model_of(data.tokenizer.size()), config.seed);
   qkv::Trainer trainer(std::move(model), std::move(data.tokenizer), std::move(data.tokens), config);
   trainer.save(settings.out);  // from here on there is something to resume
   directory->keep();
@@ -108,9 +96,7 @@ qkv::Trainer start(const TrainSettings& settings) {
 }
 
 void check_same_model(const TrainSettings& settings, const qkv::Trainer& trainer, const qkv::ModelConfig& stored) {
-  const qkv::ModelConfig asked = asked_model(settings, with_derived_sizes_free(stored), stored.vocab_size);
-  if (asked != stored.resolved())
-    throw UsageError("a run's model cannot change; leave out the model options, or start a new run");
+  check_same_shape(settings, stored, "a run's model cannot change; leave out the model options, or start a new run");
   if (settings.tokenizer.empty()) return;
   const std::int64_t size = trainer.tokenizer().size();
   bool fits = false;
@@ -125,6 +111,7 @@ void check_same_model(const TrainSettings& settings, const qkv::Trainer& trainer
 }
 
 qkv::Trainer resume(const TrainSettings& settings) {
+  if (!settings.init.empty()) throw UsageError("--resume goes on with the run's own model; leave out --init");
   qkv::load_train_config(settings.out);  // says what is missing before the text is read
   std::vector<std::string> refused;
   qkv::Trainer trainer = qkv::Trainer::resume(settings.out, data_to_resume(settings), &refused);
@@ -135,9 +122,14 @@ qkv::Trainer resume(const TrainSettings& settings) {
   settings.apply(config);
   if (settings.dtype != "auto") config.operands = operands_of(settings);
   trainer.set_config(config);
-  if (settings.memory_check) check_memory(trainer.model().config(), config);
+  if (settings.memory_check) check_memory(trainer.model().config(), config, "--window");
   print(fmt::format("resuming after step {} of {}\n", trainer.steps_done(), config.steps));
   return trainer;
+}
+
+// Tokens of a training sequence.
+std::int64_t window_of(qkv::Trainer& trainer) {
+  return trainer.config().window > 0 ? trainer.config().window : trainer.model().config().ctx_len;
 }
 
 void describe(qkv::Trainer& trainer) {
@@ -149,7 +141,7 @@ void describe(qkv::Trainer& trainer) {
                     data.training().size(),
                     static_cast<double>(data.training().bytes()) / static_cast<double>(data.training().size()),
                     data.validation().size(), trainer.config().steps,
-                    trainer.config().batch_size * trainer.config().grad_accum * c.ctx_len));
+                    trainer.config().batch_size * trainer.config().grad_accum * window_of(trainer)));
   print(memory_text(c, trainer.config()) + "\n");
   if (!trainer.has_validation()) print("note: no validation text, so there will be no evaluations\n");
 }
@@ -225,7 +217,8 @@ class Reporter {
   // Shows a sample and returns its text; empty if there is none.
   std::string sample(std::int64_t step) {
     std::vector<std::int32_t> prompt = trainer_.tokenizer().encode(settings_.sample_prompt);
-    const std::int32_t end = trainer_.tokenizer().end_token();
+    const std::int32_t begin = trainer_.tokenizer().begin_token(), end = trainer_.tokenizer().end_token();
+    if (begin >= 0) prompt.insert(prompt.begin(), begin);
     if (prompt.empty() && end >= 0) prompt.push_back(end);
     if (prompt.empty()) {
       line("no sample: the sample prompt is empty");
@@ -313,7 +306,7 @@ void run(const TrainSettings& settings) {
   qkv::Trainer trainer = settings.resume ? resume(settings) : start(settings);
   describe(trainer);
   const qkv::ModelConfig& model = trainer.model().config();
-  const double flops = qkv::training_flops_per_token(model, model.ctx_len);
+  const double flops = qkv::training_flops_per_token(model, window_of(trainer));
   const qkv::DType operands = trainer.config().operands;
   const qkv::Peak peak = qkv::measure_peak(operands);
   print(fmt::format("products of {}: peak {:.0f} GF/s ({}), {:.1f} MFLOP a token\n", qkv::dtype_name(operands),

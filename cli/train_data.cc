@@ -54,11 +54,22 @@ void refuse_text_options(const TrainSettings& settings, const std::string& file,
   if (tokenizer_too && !settings.tokenizer.empty()) refuse("--tokenizer");
 }
 
-TrainData of_token_file(const TrainSettings& settings, const std::string& file,
+void refuse_other_tokenizer(const TrainSettings& settings, const std::string& file,
+                            const std::optional<Tokenizer>& tokenizer, const Tokenizer& own) {
+  if (tokenizer && tokenizer->json() == own.json()) return;
+  const std::string found = tokenizer
+                                ? fmt::format("was made with another tokenizer ({} tokens) than that of {} ({})",
+                                              tokenizer->size(), settings.init, own.size())
+                                : fmt::format("does not hold its tokenizer, which must be that of {}", settings.init);
+  throw FileError(file, found + fmt::format("; make it with qkv tokenize --tokenizer {}", settings.init));
+}
+
+TrainData of_token_file(const TrainSettings& settings, const std::string& file, const Tokenizer* own,
                         const std::function<void(std::int64_t)>& check, const std::function<void()>& make_directory) {
   TokenDataset tokens = TokenDataset::open(file);
   std::optional<Tokenizer> tokenizer = tokens.tokenizer();
   refuse_text_options(settings, file, tokenizer.has_value());
+  if (own) refuse_other_tokenizer(settings, file, tokenizer, *own);
   if (!tokenizer) {
     if (settings.tokenizer.empty())
       throw FileError(file, "holds no tokenizer; give its tokenizer.json with --tokenizer");
@@ -72,19 +83,19 @@ TrainData of_token_file(const TrainSettings& settings, const std::string& file,
 
 }  // namespace
 
-TrainData train_data(const TrainSettings& settings, std::int64_t ctx_len,
+TrainData train_data(const TrainSettings& settings, std::int64_t ctx_len, const Tokenizer* own,
                      const std::function<void(std::int64_t)>& check, const std::function<void()>& make_directory) {
-  if (const auto file = token_file(settings.data)) return of_token_file(settings, *file, check, make_directory);
+  if (const auto file = token_file(settings.data)) return of_token_file(settings, *file, own, check, make_directory);
   const Corpus corpus = read_corpus(settings);
-  const std::string spec = tokenizer_spec(settings, corpus.bytes());
+  const std::string spec = own ? "" : tokenizer_spec(settings, corpus.bytes());
   const std::int64_t bytes = corpus.bytes(CorpusPart::training);
   if (spec == "bytes" && bytes <= ctx_len) {
     throw FileError(settings.data.front(), fmt::format("expected at least {} bytes of training text, one window of "
                                                        "ctx_len {} and the token after it; found {}",
                                                        ctx_len + 1, ctx_len, bytes));
   }
-  check(vocabulary_of(spec));
-  Tokenizer tokenizer = make_tokenizer(spec, corpus);
+  check(own ? own->size() : vocabulary_of(spec));
+  Tokenizer tokenizer = own ? *own : make_tokenizer(spec, corpus);
   make_directory();
   // What a start left that was stopped may point to somebody's token file, which must not be written over.
   if (fs::is_symlink(tokens_path(settings))) fs::remove(tokens_path(settings));

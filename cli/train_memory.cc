@@ -12,16 +12,21 @@ namespace {
 
 std::string gigabytes(std::int64_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) * 1e-9); }
 
-std::string options_of(const TrainingShape& shape, const TrainingShape& asked) {
+std::string options_of(const TrainingShape& shape, const TrainingShape& asked, const char* length_option) {
   std::string text = fmt::format("--batch-size {} --grad-accum {}", shape.batch_size, shape.grad_accum);
   if (shape.recompute && !asked.recompute) text += " --recompute";
-  if (shape.ctx_len != asked.ctx_len) text += fmt::format(" --ctx-len {}", shape.ctx_len);
+  if (shape.ctx_len != asked.ctx_len) text += fmt::format(" {} {}", length_option, shape.ctx_len);
   return text;
 }
 
 TrainingShape shape_of(const ModelConfig& model, const TrainConfig& config) {
   const bool saves = config.checkpoint_interval > 0 && config.checkpoint_interval < config.steps;
-  return {config.batch_size, config.grad_accum, model.ctx_len, config.operands == DType::bf16, config.recompute, saves};
+  return {config.batch_size,
+          config.grad_accum,
+          config.window > 0 ? config.window : model.ctx_len,
+          config.operands == DType::bf16,
+          config.recompute,
+          saves};
 }
 
 }  // namespace
@@ -35,7 +40,7 @@ std::string memory_text(const ModelConfig& model, const TrainConfig& config) {
       gigabytes(m.activations + m.work), gigabytes(m.copy));
 }
 
-void check_memory(const ModelConfig& model, const TrainConfig& config) {
+void check_memory(const ModelConfig& model, const TrainConfig& config, const char* length_option) {
   const TrainingShape asked = shape_of(model, config);
   const TrainingMemory needed = training_memory(model, asked);
   const std::int64_t available = memory_for_this_process();
@@ -47,7 +52,7 @@ void check_memory(const ModelConfig& model, const TrainConfig& config) {
       asked.ctx_len, gigabytes(available));
   const auto fitting = training_shape_within(model, asked, available);
   if (fitting)
-    text += fmt::format("{} would fit, with {}", options_of(*fitting, asked),
+    text += fmt::format("{} would fit, with {}", options_of(*fitting, asked, length_option),
                         gigabytes(training_memory(model, *fitting).total()));
   else
     text += "no batch fits: take a smaller model";

@@ -12,6 +12,7 @@ namespace qkv::cli {
 // "memory: 0.31 GB for a step (...)".
 std::string memory_text(const ModelConfig& model, const TrainConfig& config);
 // Throws std::runtime_error, with the number needed and options that would fit, if a step will not have the memory.
-void check_memory(const ModelConfig& model, const TrainConfig& config);
+// length_option: the one that makes sequences shorter.
+void check_memory(const ModelConfig& model, const TrainConfig& config, const char* length_option);
 
 }  // namespace qkv::cli

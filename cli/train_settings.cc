@@ -119,6 +119,15 @@ void add_model_options(CLI::App& command, TrainSettings& s) {
       ->type_name(presets)
       ->take_last()
       ->group("Model");
+  command
+      .add_option("--init", s.init,
+                  "Begin with this model, its shape and its tokenizer: a directory of qkv or Hugging Face, a GGUF file "
+                  "or a checkpoint of ANDREA (.bin)")
+      ->type_name("MODEL")
+      ->take_last()
+      ->group("Model");
+  s.andrea.prefix = "init-";
+  add_andrea_options(command, s.andrea, "A checkpoint of ANDREA to begin with: what it does not say of itself");
   const std::size_t first = command.get_options().size();
   add(command, v, "--n-layer", &C::n_layer, "Blocks")->capture_default_str();
   add(command, v, "--n-head", &C::n_head, "Attention heads")->capture_default_str();
@@ -157,6 +166,7 @@ void add_optimiser_options(CLI::App& command, TrainSettings& s) {
   const std::size_t first = command.get_options().size();
   add(command, v, "--steps,--max-iters", &C::steps, "Optimiser steps")->capture_default_str();
   add(command, v, "--batch-size", &C::batch_size, "Sequences at once")->capture_default_str();
+  add(command, v, "--window", &C::window, "Tokens of a training sequence, where shorter than the context [ctx_len]");
   add(command, v, "--grad-accum,--gradient-accumulation-steps", &C::grad_accum, "Batches a step")
       ->capture_default_str();
   add(command, v, "--learning-rate", &C::learning_rate, "The highest one")->capture_default_str();

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "andrea_options.h"
 #include "corpus_options.h"
 #include "qkv/model.h"
 #include "qkv/train.h"
@@ -20,6 +21,8 @@ struct TrainSettings {
   std::string out;
   std::string config_file;
   std::string preset;
+  std::string init;       // a model to begin with instead of a random one
+  AndreaOptions andrea;   // of its file
   std::string tokenizer;  // "" (by the text's size), "bytes", "bpe:SIZE", "harris:SIZE" or a file
   double validation_fraction = 0.1;
   TextOptions text;

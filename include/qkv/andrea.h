@@ -32,9 +32,10 @@ struct AndreaCheckpoint {
 };
 
 // The layout is the one given, or that of andrea.json beside the file, or the preset whose vocabulary has the size that
-// harris_segments.json gives and whose parameters are as many as the file holds. Throws qkv::FileError; if the numbers
-// of parameters differ it names both.
-AndreaCheckpoint load_andrea(const std::string& path, const std::optional<AndreaLayout>& layout = {});
+// harris_segments.json gives and whose parameters are as many as the file holds. Without moments, the lists of them are
+// empty. Throws qkv::FileError; if the numbers of parameters differ it names both.
+AndreaCheckpoint load_andrea(const std::string& path, const std::optional<AndreaLayout>& layout = {},
+                             bool with_moments = true);
 
 // Writes the file, harris_segments.json and andrea.json (the layout, so that it reads back without options). Empty
 // moments are written as zeros. Throws std::invalid_argument for an order that is not the configuration's parameters,

@@ -23,7 +23,8 @@ struct LoadedModel {
 // checkpoint of ANDREA (a name that ends in .bin). Parameters stored as F64 make a model of DType::f64, all others one
 // of DType::f32. Throws qkv::FileError.
 LoadedModel load_model(const std::string& path);
-ModelConfig load_config(const std::string& path);  // config.json alone, of qkv or Hugging Face
+Tokenizer load_model_tokenizer(const std::string& path);  // of a model of any of these formats
+ModelConfig load_config(const std::string& path);         // config.json alone, of qkv or Hugging Face
 
 // What a model's files say, without memory for its parameters. Throws qkv::FileError.
 struct ModelFacts {

@@ -50,6 +50,7 @@ struct TrainConfig {
   DType operands = DType::f32;  // of products and attention, f32 or bf16: Model::set_operands
   bool recompute = false;       // Model::set_recompute; changes no bit
   double dropout = 0;           // ModelDropout::p
+  std::int64_t window = 0;      // tokens of a training sequence, at most ctx_len; 0: ctx_len
 
   bool operator==(const TrainConfig&) const = default;
 };
@@ -126,7 +127,7 @@ class Trainer {
  public:
   // Throws std::invalid_argument if config makes no sense, the model's vocabulary is too
   // small or the training part is shorter than
-  // one window of ctx_len + 1 tokens.
+  // one window and the token after it.
   Trainer(Model model, Tokenizer tokenizer, TokenDataset data, const TrainConfig& config);
   ~Trainer();
   Trainer(Trainer&&) noexcept;

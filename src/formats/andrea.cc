@@ -120,13 +120,14 @@ Tokenizer load_harris_segments(const std::string& path, bool bytes_first) {
   return harris_tokenizer(path, read_harris_segments(path), bytes_first);
 }
 
-AndreaCheckpoint load_andrea(const std::string& path, const std::optional<AndreaLayout>& layout) {
+AndreaCheckpoint load_andrea(const std::string& path, const std::optional<AndreaLayout>& layout, bool with_moments) {
   const AndreaSource source(path, layout);
   AndreaCheckpoint result{source.step(), Model(source.config()), source.tokenizer(), {}, {}, source.layout()};
+  for (std::size_t i = 0; i < source.infos().size(); ++i) source.read(0, i, result.model.parameters()[i].view());
+  if (!with_moments) return result;
   result.first_moments = result.model.zeros_like_parameters();
   result.second_moments = result.model.zeros_like_parameters();
   for (std::size_t i = 0; i < source.infos().size(); ++i) {
-    source.read(0, i, result.model.parameters()[i].view());
     source.read(1, i, result.first_moments[i].view());
     source.read(2, i, result.second_moments[i].view());
   }

@@ -51,6 +51,8 @@ LoadedModel load_model(const std::string& path) {
   return {std::move(model), std::move(tokenizer), std::move(ends)};
 }
 
+Tokenizer load_model_tokenizer(const std::string& path) { return checked_tokenizer(*open_model(path)); }
+
 ModelFacts inspect_model(const std::string& path) {
   const std::unique_ptr<ModelSource> source = open_model(path);
   ModelFacts facts{source->path(), source->format(), source->config(), source->facts(), {}, 0, source->end_tokens()};

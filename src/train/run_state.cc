@@ -118,6 +118,7 @@ std::string run_state_text(const RunState& state, const TrainConfig& config) {
     }
   };
   each_member(config, put);
+  put("window", config.window);
   json["config"] = std::move(options);
   return json.dump();
 }
@@ -141,6 +142,8 @@ SavedRun parse_run_state(const std::string& path, const std::string& text) {
     const Json& options = reader.member("config");
     if (!options.is_object()) Reader::refuse("config", "an object");
     each_member(run.config, Reader(options));
+    const Reader members(options);
+    if (options.contains("window")) members("window", run.config.window);  // younger than the rest
     validate(run.config);
     each_count(run.state, [](const char* key, std::int64_t value) {
       if (value < 0) Reader::refuse(key, "at least 0");

@@ -58,6 +58,7 @@ void validate(const TrainConfig& c) {
   at_least("checkpoint_interval", c.checkpoint_interval, 0, "at least 0");
   at_least("keep_checkpoints", c.keep_checkpoints, 1, "at least 1");
   at_least("max_bad_steps", c.max_bad_steps, 1, "at least 1");
+  at_least("window", c.window, 0, "at least 0");
   if (c.batch_size > (std::int64_t{1} << 40) / c.grad_accum) {
     refuse("batch_size * grad_accum", "at most 2^40", static_cast<double>(c.batch_size));
   }

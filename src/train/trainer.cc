@@ -26,8 +26,15 @@ std::int64_t real_targets(std::span<const Batch> micro_batches) {
   return count;
 }
 
-void check_data(const Model& model, const Tokenizer& tokenizer, const TokenDataset& data) {
-  const std::int64_t vocab = model.config().vocab_size, ctx = model.config().ctx_len;
+void check_window(std::int64_t window, std::int64_t ctx_len) {
+  if (window > ctx_len)
+    throw std::invalid_argument("[train] expected a window of at most ctx_len = " + std::to_string(ctx_len) +
+                                " tokens; found " + std::to_string(window));
+}
+
+void check_data(const Model& model, const Tokenizer& tokenizer, const TokenDataset& data, std::int64_t window) {
+  check_window(window, model.config().ctx_len);
+  const std::int64_t vocab = model.config().vocab_size, ctx = window > 0 ? window : model.config().ctx_len;
   if (tokenizer.size() > vocab || data.vocab_size() > vocab) {
     throw std::invalid_argument("[train] expected a tokenizer and data of at most the model's vocabulary, " +
                                 std::to_string(vocab) + "; found " + std::to_string(tokenizer.size()) + " and " +
@@ -35,9 +42,10 @@ void check_data(const Model& model, const Tokenizer& tokenizer, const TokenDatas
   }
   if (data.training().window_count(ctx) == 0) {
     throw std::invalid_argument("[train] expected at least " + std::to_string(ctx + 1) +
-                                " tokens in the training part, one window of ctx_len " + std::to_string(ctx) +
-                                " and the token after it; found " + std::to_string(data.training().size()) +
-                                " (give more text or a smaller ctx_len)");
+                                " tokens in the training part, one window of " + (window > 0 ? "" : "ctx_len ") +
+                                std::to_string(ctx) + " and the token after it; found " +
+                                std::to_string(data.training().size()) + " (give more text or a smaller " +
+                                (window > 0 ? "window)" : "ctx_len)"));
   }
 }
 
@@ -45,7 +53,7 @@ void check_data(const Model& model, const Tokenizer& tokenizer, const TokenDatas
 
 Trainer::Trainer(Model model, Tokenizer tokenizer, TokenDataset data, const TrainConfig& config) {
   validate(config);
-  check_data(model, tokenizer, data);
+  check_data(model, tokenizer, data, config.window);
   impl_ = std::make_unique<Impl>(std::move(model), std::move(tokenizer), std::move(data), config);
 }
 
@@ -109,7 +117,7 @@ StepReport Trainer::step(std::span<const Batch> micro_batches) {
 
 StepReport Trainer::step() {
   const auto start = std::chrono::steady_clock::now();
-  const std::int64_t ctx = impl_->model.config().ctx_len, batch_size = impl_->config.batch_size;
+  const std::int64_t ctx = impl_->window(), batch_size = impl_->config.batch_size;
   const std::int64_t sequences = batch_size * impl_->config.grad_accum;
   impl_->tokens.resize(static_cast<std::size_t>(sequences * ctx));
   impl_->targets.resize(static_cast<std::size_t>(sequences * ctx));
@@ -143,7 +151,7 @@ EvalReport Trainer::evaluate() {
   }
   impl_->use_config();
   const TokenPart& part = impl_->data.validation();
-  const std::int64_t ctx = impl_->model.config().ctx_len, batch_size = impl_->config.batch_size;
+  const std::int64_t ctx = impl_->window(), batch_size = impl_->config.batch_size;
   const std::int64_t windows = (part.size() - 1 + ctx - 1) / ctx;  // laid end to end
   const std::int64_t wanted = impl_->config.eval_iters > 0 ? impl_->config.eval_iters * batch_size : windows;
   const std::int64_t count = std::min(windows, wanted);
@@ -196,6 +204,7 @@ void Trainer::set_best(double loss, std::int64_t step) noexcept {
 const TrainConfig& Trainer::config() const noexcept { return impl_->config; }
 void Trainer::set_config(const TrainConfig& config) {
   validate(config);
+  check_window(config.window, impl_->model.config().ctx_len);
   impl_->config = config;
 }
 Model& Trainer::model() noexcept { return impl_->model; }

@@ -34,6 +34,7 @@ struct Trainer::Impl {
 
   Trainer snapshot() const;  // of what is saved: weights, moments, state
   void use_config();         // tells the model how to compute
+  std::int64_t window() const { return config.window > 0 ? config.window : model.config().ctx_len; }
   StepReport step(std::span<const Batch> micro_batches);
 
   Model model;

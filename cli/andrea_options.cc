@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "andrea_options.h"
+
+#include <fmt/format.h>
+
+#include "cli.h"
+#include "qkv/model_file.h"
+
+namespace qkv::cli {
+
+std::string AndreaOptions::names() const {
+  return fmt::format("--{0}order, --{0}matrices, --{0}ids, --{0}preset and --{0}config", prefix);
+}
+
+bool is_andrea_checkpoint(const std::string& path) { return path.ends_with(".bin"); }
+
+void add_andrea_options(CLI::App& command, AndreaOptions& options, const std::string& group) {
+  const auto name = [&](const char* rest) { return "--" + options.prefix + rest; };
+  command.add_option(name("preset"), options.preset, "Their shape [the ANDREA preset that fits, or andrea.json]")
+      ->type_name("NAME")
+      ->group(group);
+  command.add_option(name("config"), options.config, "Their shape as a config.json; vocab_size is segments + 257")
+      ->type_name("FILE")
+      ->group(group);
+  command
+      .add_option(name("order"), options.order,
+                  fmt::format("Parameters, those of a layer together [{}]", AndreaLayout{}.order))
+      ->type_name("NAME,...")
+      ->group(group);
+  command.add_option(name("matrices"), options.matrices, "How matrices lie [out-in]")
+      ->check(CLI::IsMember({"out-in", "in-out"}).description(""))
+      ->type_name("out-in|in-out")
+      ->group(group);
+  command.add_option(name("ids"), options.ids, "Which tokens come first [segments-first]")
+      ->check(CLI::IsMember({"segments-first", "bytes-first"}).description(""))
+      ->type_name("segments-first|bytes-first")
+      ->group(group);
+}
+
+AndreaLayout layout_of(const AndreaOptions& options, AndreaLayout base) {
+  if (!options.order.empty()) base.order = options.order;
+  if (!options.matrices.empty()) base.out_in = options.matrices == "out-in";
+  if (!options.ids.empty()) base.bytes_first = options.ids == "bytes-first";
+  if (!options.preset.empty()) {
+    base.config = preset(options.preset);
+    base.config.vocab_size = 0;  // as many as harris_segments.json asks for
+  }
+  if (!options.config.empty()) base.config = load_config(options.config);
+  return base;
+}
+
+AndreaCheckpoint load_andrea_checkpoint(const std::string& path, const AndreaOptions& options, bool with_moments) {
+  if (!options.given()) return load_andrea(path, {}, with_moments);
+  if (options.preset.empty() && options.config.empty())
+    throw UsageError(
+        fmt::format("--{0}order, --{0}matrices and --{0}ids need --{0}preset or --{0}config beside them: the shape of "
+                    "the model",
+                    options.prefix));
+  return load_andrea(path, layout_of(options, {}), with_moments);
+}
+
+}  // namespace qkv::cli

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The model of a new run: drawn from a seed, or taken from a file (--init).
+#pragma once
+
+#include <optional>
+
+#include "qkv/model_file.h"
+#include "train_settings.h"
+
+namespace qkv::cli {
+
+// What the run was asked to be, on top of `base`; the vocabulary's size comes from the tokenizer.
+ModelConfig asked_model(const TrainSettings& settings, ModelConfig base, std::int64_t vocab_size);
+
+// Throws UsageError, beginning with `what`, that names an option of the model which contradicts `stored`.
+void check_same_shape(const TrainSettings& settings, const ModelConfig& stored, const std::string& what);
+
+// The model at --init. Its weights are read when they are asked for, once.
+class InitialModel {
+ public:
+  // Nothing without --init. Throws qkv::FileError, and UsageError for options that contradict the file.
+  static std::optional<InitialModel> open(const TrainSettings& settings);
+
+  const ModelConfig& config() const noexcept { return config_; }
+  const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
+  Model take();  // in f32, whatever the file holds
+
+ private:
+  InitialModel(std::string path, ModelConfig config, Tokenizer tokenizer)
+      : path_(std::move(path)), config_(std::move(config)), tokenizer_(std::move(tokenizer)) {}
+
+  std::string path_;
+  ModelConfig config_;
+  Tokenizer tokenizer_;
+  std::optional<Model> model_;  // where it had to be read to know its shape
+};
+
+}  // namespace qkv::cli

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// qkv train --init: a model of each family and format goes on, with its own tokenizer.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "process.h"
+#include "qkv/andrea.h"
+#include "qkv/model_file.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using qkv_test::Finished;
+using qkv_test::run_qkv;
+using testing::HasSubstr;
+
+class TrainInit : public testing::Test {
+ protected:
+  TrainInit() {
+    fs::create_directories(folder_);
+    std::string text;
+    for (int i = 0; text.size() < 12000; i = (i * 5 + 3) % 997)
+      text += "the word " + std::to_string(i) + " was said.\n";
+    std::ofstream(path("text.txt"), std::ios::binary) << text;
+    qkv::save_model(path("own"), qkv::Model(llama(), 3), bpe(text));
+    qkv::save_hugging_face(path("hf_llama"), qkv::Model(llama(), 4), bpe(text));
+    qkv::save_hugging_face(path("hf_gpt2"), qkv::Model(gpt2(), 5), bpe(text));
+    qkv::save_gguf(path("llama_q8.gguf"), qkv::Model(llama(), 6), bpe(text), "q8_0");
+    qkv::save_gguf(path("gpt2_q4.gguf"), qkv::Model(gpt2(), 7), bpe(text), "q4_0");
+    const qkv::Tokenizer harris = qkv::Tokenizer::train_harris(text, 280);
+    qkv::AndreaLayout layout;
+    layout.order = "wte,wpe,lm_head,wo,wq,wk,wv,fc1,fc2";  // andrea.json says so
+    fs::create_directory(path("andrea"));
+    qkv::save_andrea(path("andrea/a.bin"), qkv::Model(andrea(harris.size()), 8), harris, layout, 7, {}, {});
+  }
+  ~TrainInit() override { fs::remove_all(folder_); }
+
+  static qkv::Tokenizer bpe(const std::string& text) { return qkv::Tokenizer::train_bpe(text, 288, {}); }
+  static qkv::ModelConfig llama() {
+    qkv::ModelConfig c;
+    c.n_layer = 1;
+    c.n_head = 2;
+    c.n_kv_head = 1;
+    c.d_model = 64;
+    c.d_ff = 96;
+    c.ctx_len = 24;
+    c.vocab_size = 300;  // more than the tokenizer has
+    c.norm_gain = c.final_norm = true;
+    c.embedding_norm = false;
+    c.activation = qkv::Activation::swiglu;
+    c.positions = qkv::Positions::rotary;
+    c.norm_eps = 0x1p-16;
+    return c;
+  }
+  static qkv::ModelConfig gpt2() {
+    qkv::ModelConfig c = llama();
+    c.n_kv_head = 0;
+    c.norm = qkv::Norm::layernorm;
+    c.norm_bias = c.attention_bias = c.mlp_bias = c.tied_head = true;
+    c.activation = qkv::Activation::gelu;
+    c.positions = qkv::Positions::learned;
+    return c;
+  }
+  static qkv::ModelConfig andrea(std::int64_t vocab_size) {
+    qkv::ModelConfig c;
+    c.n_layer = 1;
+    c.n_head = 2;
+    c.d_model = 32;
+    c.ctx_len = 24;
+    c.vocab_size = vocab_size;
+    return c;
+  }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  Finished train(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"train", "--batch-size", "2", "--steps", "2", "--eval-iters", "1", "-t", "1"});
+    return run_qkv(arguments);
+  }
+  void expect_refused(const Finished& done, int status, const std::string& says) const {
+    EXPECT_EQ(done.status, status) << done.err;
+    EXPECT_THAT(done.err, HasSubstr(says));
+    EXPECT_FALSE(fs::exists(path("x")));
+  }
+
+  fs::path folder_ = fs::path(testing::TempDir()) / ("qkv_init_" + std::to_string(getpid()));
+};
+
+bool same(const qkv::Model& one, const qkv::Model& two) {
+  if (one.config() != two.config()) return false;
+  for (std::size_t i = 0; i < one.infos().size(); ++i)
+    if (std::memcmp(one.parameters()[i].raw(), two.parameters()[i].raw(), one.parameters()[i].bytes()) != 0)
+      return false;
+  return true;
+}
+
+TEST_F(TrainInit, GoesOnFromEveryFamilyAndFormat) {
+  for (const std::string name : {"own", "hf_llama", "hf_gpt2", "llama_q8.gguf", "gpt2_q4.gguf", "andrea/a.bin"}) {
+    SCOPED_TRACE(name);
+    const std::string out = path("run_" + fs::path(name).filename().string());
+    const Finished done = train({"--init", path(name), "--data", path("text.txt"), "--out", out, "--window", "16"});
+    ASSERT_EQ(done.status, 0) << done.err;
+    EXPECT_THAT(done.out, HasSubstr("2 steps of 32 tokens"));
+    const qkv::LoadedModel source = qkv::load_model(path(name));
+    const qkv::LoadedModel first = qkv::load_model(out + "/checkpoints/step-000000"), last = qkv::load_model(out);
+    EXPECT_TRUE(same(source.model, first.model));
+    EXPECT_FALSE(same(source.model, last.model));
+    EXPECT_EQ(source.tokenizer.json(), last.tokenizer.json());
+  }
+  // What it has written is a model to begin with again.
+  EXPECT_EQ(train({"--init", path("run_own"), "--data", path("text.txt"), "--out", path("again")}).status, 0);
+}
+
+TEST_F(TrainInit, TakesATokenFileOfTheModelsTokenizerOnly) {
+  const auto tokenize = [&](const std::string& tokenizer, const std::string& out) {
+    return run_qkv({"tokenize", "--data", path("text.txt"), "--tokenizer", tokenizer, "--out", path(out)}).status;
+  };
+  for (const std::string name : {"own", "hf_gpt2", "llama_q8.gguf", "andrea/a.bin"}) {
+    SCOPED_TRACE(name);
+    const std::string tokens = fs::path(name).filename().string() + ".tokens";
+    ASSERT_EQ(tokenize(path(name), tokens), 0);
+    const std::string out = path("run_" + tokens);
+    EXPECT_EQ(train({"--init", path(name), "--data", path(tokens), "--out", out}).status, 0);
+  }
+  ASSERT_EQ(tokenize("bpe:288", "same.tokens"), 0);  // learnt from a part of the text: other merges
+  ASSERT_EQ(tokenize("bytes", "bytes.tokens"), 0);
+  expect_refused(train({"--init", path("own"), "--data", path("bytes.tokens"), "--out", path("x")}), 1,
+                 "bytes.tokens: was made with another tokenizer (257 tokens) than that of " + path("own") + " (288)");
+  expect_refused(train({"--init", path("andrea/a.bin"), "--data", path("same.tokens"), "--out", path("x")}), 1,
+                 "same.tokens: was made with another tokenizer");
+}
+
+TEST_F(TrainInit, RefusesWhatContradictsTheFile) {
+  const std::vector<std::string> base{"--init", path("own"), "--data", path("text.txt"), "--out", path("x")};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = base;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return train(arguments);
+  };
+  expect_refused(with({"--d-model", "128"}), 2, "--d-model 128, where it has 64");
+  expect_refused(with({"--ctx-len", "16"}), 2, "--ctx-len 16, where it has 24 (--window trains on shorter sequences)");
+  expect_refused(with({"--activation", "relu"}), 2, "another --activation");
+  expect_refused(with({"--no-final-norm"}), 2, "norms that it does not have");
+  expect_refused(with({"--preset", "gpt2"}), 2, "cannot change");
+  expect_refused(with({"--tokenizer", "bytes"}), 2, "leave out --tokenizer");
+  expect_refused(with({"--init-order", "wte"}), 2, "checkpoints of ANDREA");
+  expect_refused(with({"--window", "25"}), 1, "at most ctx_len = 24");
+  expect_refused(train({"--init", path("none"), "--data", path("text.txt"), "--out", path("x")}), 1, "none");
+  EXPECT_EQ(with({"--n-layer", "1", "--window", "8", "--out", path("fits")}).status, 0);
+  const Finished resumed = train({"--resume", "--init", path("own"), "--out", path("fits")});
+  EXPECT_EQ(resumed.status, 2);
+  EXPECT_THAT(resumed.err, HasSubstr("leave out --init"));
+  EXPECT_EQ(train({"--resume", "--out", path("fits"), "--steps", "3"}).status, 0);
+}
+
+TEST_F(TrainInit, TakesTheLayoutOfACheckpointAsOptions) {
+  fs::remove(path("andrea/andrea.json"));
+  const std::vector<std::string> base{"--init", path("andrea/a.bin"), "--data", path("text.txt"), "--out", path("x")};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = base;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return train(arguments);
+  };
+  EXPECT_EQ(with({}).status, 1);  // no preset has as many parameters
+  const qkv::ModelConfig config = qkv::load_model(path("own")).model.config();
+  expect_refused(with({"--init-order", "wte,wpe"}), 2, "--init-preset or --init-config");
+  expect_refused(with({"--init-config", path("own/config.json")}), 1, "parameters");
+}
+
+}  // namespace
