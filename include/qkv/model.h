@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "qkv/gradient_sum.h"
-#include "qkv/kv_cache.h"
+#include "qkv/model_state.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
@@ -106,13 +106,6 @@ struct ModelDropout {
   std::uint64_t step = 0;
 };
 
-// Keys and values of the tokens a model has read, one cache a layer.
-class ModelState {
- public:
-  std::int64_t size() const noexcept { return layers.empty() ? 0 : layers.front().size(); }  // tokens read
-  std::vector<KvCache> layers;
-};
-
 // A model computes in f32, or in f64 for tests (the same code, plain products). The operands of its matrix products and
 // of attention may be bf16: parameters, the residual stream, norms, softmax, loss and gradients stay f32. Not
 // thread-safe; computing uses qkv::num_threads() threads inside.
@@ -163,8 +156,14 @@ class Model {
 
   // Reading token by token, or in chunks: appends the tokens to the state and writes the logits of the last one,
   // [vocab_size]. Throws std::invalid_argument when the state would pass ctx_len; the state is then unchanged.
+  // logits may be empty: not wanted. A state's caches are of the operands' type unless another is asked for, which
+  // rounds keys and values once more; only with the operands' type does reading give the bits of logits().
   ModelState make_state() const;
+  ModelState make_state(CacheType type) const;
   void read(std::span<const std::int32_t> tokens, ModelState& state, std::span<float> logits);
+  // The same for several sequences at once, whose weights are then read once: each part has the bits it has alone. The
+  // parts' states must be different ones. Throws as read() does; then no state is changed.
+  void read_batch(std::span<const ReadPart> parts);
 
  private:
   struct Impl;

@@ -17,6 +17,7 @@
 #include "qkv/measure.h"
 #include "qkv/model.h"
 #include "qkv/model_file.h"
+#include "qkv/model_state.h"
 #include "qkv/multi_head.h"
 #include "qkv/repetition.h"
 #include "qkv/report.h"

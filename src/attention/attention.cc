@@ -83,6 +83,18 @@ void attention(const ConstView& q, const ConstView& k, const ConstView& v, const
   }
 }
 
+void attention_over_q8_0(const ConstView& q, const ConstView& k, const ConstView& v, const AttentionOptions& options,
+                         const AttentionResults& results) {
+  AttentionProblem p = make_problem(q, k, v, options);
+  p.q8_0 = true;
+  AttentionResults wanted = results;
+  check_array("out", results.out, out_shape(p));
+  check_output("out", wanted.out, out_shape(p), DType::f32, DType::f32);
+  check_output("lse", wanted.lse, lse_shape(p), DType::f32, DType::f32);
+  check_output("probs", wanted.probs, scores_shape(p), DType::f32, DType::f32);
+  tiled_forward(p, wanted);
+}
+
 Tensor attention(const ConstView& q, const ConstView& k, const ConstView& v, const AttentionOptions& options) {
   const AttentionProblem p = make_problem(q, k, v, options);
   Tensor out(out_shape(p), q.dtype);  // [batch, n_head, q_len, d_v]

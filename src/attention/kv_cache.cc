@@ -6,9 +6,13 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "attention/problem.h"
 #include "attention/reference.h"
+#include "core/block_types.h"
+#include "core/parallel.h"
+#include "kernels/row_kernels.h"
 
 namespace qkv {
 namespace {
@@ -27,21 +31,70 @@ V rows_of(V view, std::int64_t first, std::int64_t count) noexcept {
   return view;
 }
 
-// from [batch, heads, rows, d] rounded to the type of `to`, which has the same shape.
-void copy_rows(const ConstView& from, const View& to) noexcept {
+struct CacheTypeRow {
+  CacheType type;
+  std::string_view name;
+  DType dtype;  // q8_0: of what is read
+};
+constexpr CacheTypeRow kCacheTypes[] = {{CacheType::f32, "f32", DType::f32},
+                                        {CacheType::bf16, "bf16", DType::bf16},
+                                        {CacheType::f16, "f16", DType::f16},
+                                        {CacheType::q8_0, "q8_0", DType::f32}};
+const CacheTypeRow& row_of(CacheType type) noexcept { return kCacheTypes[static_cast<std::size_t>(type)]; }
+
+std::int64_t in_blocks(std::int64_t d) noexcept { return (d + 31) / 32 * 32; }
+
+// One row of d elements, `step` apart, rounded to the type of `to`.
+void copy_row(const ConstView& from, std::int64_t source, std::int64_t step, const View& to, std::int64_t target,
+              std::int64_t d) noexcept {
+  const auto size = static_cast<std::int64_t>(dtype_size(to.dtype));
+  if (from.dtype == to.dtype && step == 1) {
+    std::memcpy(static_cast<char*>(to.data) + target * size, static_cast<const char*>(from.data) + source * size,
+                static_cast<std::size_t>(d * size));
+  } else if (from.dtype == DType::f32 && to.dtype == DType::bf16 && step == 1) {
+    row_kernels().half.from_f32(d, static_cast<const float*>(from.data) + source, static_cast<bf16*>(to.data) + target);
+  } else if (from.dtype == DType::bf16 && to.dtype == DType::f32 && step == 1) {
+    row_kernels().half.to_f32(d, static_cast<const bf16*>(from.data) + source, static_cast<float*>(to.data) + target);
+  } else {
+    for (std::int64_t c = 0; c < d; ++c) {
+      if (to.dtype == DType::f64)
+        reference::store_element(to, target + c, load_element<double>(from, source + c * step));
+      else
+        reference::store_element(to, target + c, load_element<float>(from, source + c * step));
+    }
+  }
+}
+
+// Calls copy(offset in from, offset in to) for the rows of [batch, heads, rows, d].
+template <class Copy>
+void for_rows(const ConstView& from, const ConstView& to, const Copy& copy) {
+  constexpr std::int64_t kRowsAtOnce = 64;
   const Dims &f = from.strides, &t = to.strides;
-  for (std::int64_t b = 0; b < from.shape[0]; ++b)
-    for (std::int64_t h = 0; h < from.shape[1]; ++h)
-      for (std::int64_t i = 0; i < from.shape[2]; ++i)
-        for (std::int64_t c = 0; c < from.shape[3]; ++c) {
-          const std::int64_t source = b * f[0] + h * f[1] + i * f[2] + c * f[3];
-          const std::int64_t target = b * t[0] + h * t[1] + i * t[2] + c * t[3];
-          if (to.dtype == DType::f64) {
-            reference::store_element(to, target, load_element<double>(from, source));
-          } else {
-            reference::store_element(to, target, load_element<float>(from, source));
-          }
-        }
+  const std::int64_t rows = from.shape[2];
+  for (std::int64_t n = 0; n < from.shape[0] * from.shape[1]; ++n) {
+    const std::int64_t b = n / from.shape[1], h = n % from.shape[1];
+    parallel_ranges(rows, kRowsAtOnce, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) copy(b * f[0] + h * f[1] + i * f[2], b * t[0] + h * t[1] + i * t[2]);
+    });
+  }
+}
+
+// from [batch, heads, rows, d] rounded to the type of `to`, which has the same shape and rows of adjacent elements.
+void copy_rows(const ConstView& from, const View& to) {
+  for_rows(from, to, [&](std::int64_t source, std::int64_t target) {
+    copy_row(from, source, from.strides[3], to, target, from.shape[3]);
+  });
+}
+
+// The same to rows of Q8_0 blocks; `to` is in bytes.
+void quantise_rows(const ConstView& from, const View& to) {
+  const std::int64_t d = from.shape[3], padded = in_blocks(d);
+  for_rows(from, to, [&](std::int64_t source, std::int64_t target) {
+    thread_local std::vector<float> row;  // [padded]
+    row.assign(static_cast<std::size_t>(padded), 0.0f);
+    copy_row(from, source, from.strides[3], view(row.data(), Dims{padded}), 0, d);
+    quantise_row(BlockType::q8_0, row.data(), padded, static_cast<std::byte*>(to.data) + target);
+  });
 }
 
 // Moves rows first ... first + count of each head to the head's beginning.
@@ -59,8 +112,8 @@ void check_size(const char* name, std::int64_t size, std::int64_t least) {
   if (size < least) fail(std::string(name) + " must be at least " + std::to_string(least), std::to_string(size));
 }
 
-void check_new(const char* name, const ConstView& view, const Tensor& held, std::int64_t new_len) {
-  const Dims wanted{held.shape()[0], held.shape()[1], new_len, held.shape()[3]};
+void check_new(const char* name, const ConstView& view, const Tensor& held, std::int64_t new_len, std::int64_t d) {
+  const Dims wanted{held.shape()[0], held.shape()[1], new_len, d};
   if (!(view.shape == wanted))
     fail(std::string(name) + " must have the shape " + to_string(wanted), to_string(view.shape));
   if (!is_floating(view.dtype)) fail(std::string(name) + " must be floating", std::string(dtype_name(view.dtype)));
@@ -69,9 +122,31 @@ void check_new(const char* name, const ConstView& view, const Tensor& held, std:
 
 }  // namespace
 
+std::string_view cache_type_name(CacheType type) noexcept { return row_of(type).name; }
+
+CacheType cache_type_from_name(std::string_view name) {
+  for (const CacheTypeRow& row : kCacheTypes)
+    if (row.name == name) return row.type;
+  throw std::invalid_argument("[kv_cache] expected f32, bf16, f16 or q8_0; found '" + std::string(name) + "'");
+}
+
+KvCache::KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, std::int64_t d_v, std::int64_t capacity,
+                 std::int64_t window, CacheType type)
+    : KvCache(batch, n_kv_head, d_k, d_v, type == CacheType::q8_0 ? 1 : capacity, type == CacheType::q8_0 ? 0 : window,
+              row_of(type).dtype) {
+  if (type != CacheType::q8_0) return;
+  KvCache checked(0, n_kv_head, d_k, d_v, capacity, window);
+  q8_0_ = true;
+  capacity_ = capacity;
+  window_ = window;
+  const std::int64_t room = checked.k_.shape()[2];
+  k_ = Tensor({batch, n_kv_head, room, row_bytes(BlockType::q8_0, in_blocks(d_k))}, DType::boolean);
+  v_ = Tensor({batch, n_kv_head, room, row_bytes(BlockType::q8_0, in_blocks(d_v))}, DType::boolean);
+}
+
 KvCache::KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, std::int64_t d_v, std::int64_t capacity,
                  std::int64_t window, DType dtype)
-    : capacity_(capacity), window_(window) {
+    : capacity_(capacity), window_(window), d_k_(d_k), d_v_(d_v) {
   check_size("batch", batch, 0);
   check_size("n_kv_head", n_kv_head, 1);
   check_size("d_k", d_k, 1);
@@ -89,8 +164,8 @@ KvCache::KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, s
 
 void KvCache::append(const ConstView& k, const ConstView& v) {
   const std::int64_t count = k.rank() == 4 ? k.shape[2] : 0;
-  check_new("k", k, k_, count);
-  check_new("v", v, v_, count);
+  check_new("k", k, k_, count, d_k_);
+  check_new("v", v, v_, count, d_v_);
   if (count == 0) return;
   // When it is full: what the oldest of the new tokens still sees through its window, and the new tokens.
   std::int64_t kept = size_, skipped = 0;
@@ -112,13 +187,46 @@ void KvCache::append(const ConstView& k, const ConstView& v) {
     move_to_front(v_, offset_, size_);
     offset_ = 0;
   }
-  copy_rows(rows_of(k, skipped, added), rows_of(k_.view(), offset_ + size_, added));
-  copy_rows(rows_of(v, skipped, added), rows_of(v_.view(), offset_ + size_, added));
+  const auto copy = q8_0_ ? quantise_rows : copy_rows;
+  copy(rows_of(k, skipped, added), rows_of(k_.view(), offset_ + size_, added));
+  copy(rows_of(v, skipped, added), rows_of(v_.view(), offset_ + size_, added));
   size_ += added;
 }
 
-ConstView KvCache::k() const noexcept { return rows_of(k_.view(), offset_, size_); }
-ConstView KvCache::v() const noexcept { return rows_of(v_.view(), offset_, size_); }
+ConstView KvCache::k() const noexcept { return q8_0_ ? ConstView{} : rows_of(k_.view(), offset_, size_); }
+ConstView KvCache::v() const noexcept { return q8_0_ ? ConstView{} : rows_of(v_.view(), offset_, size_); }
+
+std::size_t KvCache::bytes_per_token() const noexcept {
+  const auto heads = static_cast<std::size_t>(k_.shape()[0] * k_.shape()[1]);
+  return heads * (static_cast<std::size_t>(k_.shape()[3]) * dtype_size(k_.dtype()) +
+                  static_cast<std::size_t>(v_.shape()[3]) * dtype_size(v_.dtype()));
+}
+
+void KvCache::save(std::byte* to) const noexcept {
+  for (const Tensor* held : {&k_, &v_}) {
+    const Dims& shape = held->shape();
+    const std::size_t row = static_cast<std::size_t>(shape[3]) * dtype_size(held->dtype());
+    const std::size_t bytes = static_cast<std::size_t>(size_) * row;
+    for (std::int64_t n = 0; n < shape[0] * shape[1]; ++n, to += bytes)
+      std::memcpy(to,
+                  static_cast<const std::byte*>(held->raw()) + static_cast<std::size_t>(n * shape[2] + offset_) * row,
+                  bytes);
+  }
+}
+
+void KvCache::restore(const std::byte* from, std::int64_t size) {
+  if (size < 0 || size > capacity_)
+    fail("the size to restore must be from 0 to " + std::to_string(capacity_), std::to_string(size));
+  clear();
+  for (Tensor* held : {&k_, &v_}) {
+    const Dims& shape = held->shape();
+    const std::size_t row = static_cast<std::size_t>(shape[3]) * dtype_size(held->dtype());
+    const std::size_t bytes = static_cast<std::size_t>(size) * row;
+    for (std::int64_t n = 0; n < shape[0] * shape[1]; ++n, from += bytes)
+      std::memcpy(static_cast<std::byte*>(held->raw()) + static_cast<std::size_t>(n * shape[2]) * row, from, bytes);
+  }
+  size_ = size;
+}
 
 void KvCache::discard_oldest(std::int64_t count) {
   if (count < 0 || count > size_)
@@ -159,10 +267,37 @@ void KvCache::attend(const ConstView& q, const AttentionOptions& options, const 
   all.causal = true;
   all.alignment = Alignment::bottom_right;
   all.first_key = first_key_;
-  if (q.dtype == k_.dtype() || !is_floating(q.dtype) || !q) return attention(q, k(), v(), all, results);
-  Tensor rounded(q.shape, k_.dtype());  // [batch, n_head, q_len, d_k]
+  if (q.dtype == query_dtype() || !is_floating(q.dtype) || !q) return attend_rounded(q, all, results);
+  Tensor rounded(q.shape, query_dtype());  // [batch, n_head, q_len, d_k]
   copy_rows(q, rounded);
-  attention(rounded, k(), v(), all, results);
+  attend_rounded(rounded, all, results);
+}
+
+void KvCache::attend_rounded(const ConstView& q, const AttentionOptions& options,
+                             const AttentionResults& results) const {
+  if (!q8_0_) return attention(q, k(), v(), options, results);
+  const auto blocks = [&](const Tensor& held, std::int64_t d) {
+    const Dims& shape = held.shape();
+    const std::int64_t padded = in_blocks(d);
+    return ConstView{static_cast<const std::byte*>(held.raw()) + offset_ * shape[3], DType::f32,
+                     Dims{shape[0], shape[1], size_, d},
+                     Dims{shape[1] * shape[2] * padded, shape[2] * padded, padded, 1}};
+  };
+  if (options.path != AttentionPath::reference)
+    return attention_over_q8_0(q, blocks(k_, d_k_), blocks(v_, d_v_), options, results);
+  const auto widened = [&](const Tensor& held, std::int64_t d) {
+    const Dims& shape = held.shape();
+    Tensor all({shape[0], shape[1], size_, d});
+    std::vector<float> row(static_cast<std::size_t>(in_blocks(d)));
+    for (std::int64_t n = 0; n < shape[0] * shape[1] * size_; ++n) {
+      const std::int64_t from = n / size_ * shape[2] + offset_ + n % size_;
+      dequantise_row(BlockType::q8_0, static_cast<const std::byte*>(held.raw()) + from * shape[3], in_blocks(d),
+                     row.data());
+      std::copy_n(row.data(), d, all.data() + n * d);
+    }
+    return all;
+  };
+  attention(q, widened(k_, d_k_), widened(v_, d_v_), options, results);
 }
 
 }  // namespace qkv

@@ -32,6 +32,7 @@ struct AttentionProblem {
   std::vector<SequenceSpan> sequences;  // [batch]
   bool require_readable_key;
   Dropout dropout;              // false: none
+  bool q8_0 = false;            // k and v point at rows of Q8_0 blocks; their strides count elements, 32 a block
   std::int64_t first_sequence;  // the number of sequence 0 for dropout
 
   // Which plane of core/dropout.h head h of sequence b is.
@@ -43,6 +44,11 @@ struct AttentionProblem {
 // Checks shapes, types and options; throws std::invalid_argument. Does not look at the elements of q, k, v.
 AttentionProblem make_problem(const ConstView& q, const ConstView& k, const ConstView& v,
                               const AttentionOptions& options);
+
+// attention() over keys and values stored as Q8_0: k and v are f32 views as AttentionProblem::q8_0 has them, each row
+// padded to whole blocks. On the tiled path alone.
+void attention_over_q8_0(const ConstView& q, const ConstView& k, const ConstView& v, const AttentionOptions& options,
+                         const AttentionResults& results);
 
 // Throws std::invalid_argument naming the first row that may read nothing (for require_readable_key).
 void check_readable(const AttentionProblem& problem);

@@ -22,5 +22,6 @@ const KernelTable kAvx2Kernels = {"avx2",
                                   all_finite_bf16,
                                   widen_bf16<Vec<8>>,
                                   widen_f16<Vec<8>>,
-                                  narrow_bf16};
+                                  narrow_bf16,
+                                  widen_q8_0};
 }  // namespace qkv

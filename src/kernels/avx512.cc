@@ -24,5 +24,6 @@ const KernelTable kAvx512Kernels = {
     all_finite_bf16,
     widen_bf16<Vec<16>>,
     widen_f16<Vec<16>>,
-    narrow_bf16};
+    narrow_bf16,
+    widen_q8_0};
 }  // namespace qkv

@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/decode_kernels.h"
 #include "kernels/kernels.h"
 #include "kernels/row_kernels.h"
 #include "os/cpu_features.h"
@@ -14,6 +15,7 @@ namespace {
 struct Choice {
   const KernelTable* table;
   const RowKernels* rows;
+  const DecodeKernels* decode;
   bool available;
 };
 
@@ -23,12 +25,13 @@ const Choice* choices(int* count) {
   static const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c();
   static const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-  static const Choice kChoices[] = {{&kPortableKernels, &kPortableRowKernels, true},
-                                    {&kAvx2Kernels, &kAvx2RowKernels, avx2},
-                                    {&kAvx512Kernels, &kAvx512RowKernels, avx512},
-                                    {&kAvx512Bf16Kernels, &kAvx512RowKernels, avx512 && cpu_has_avx512_bf16()}};
+  static const bool bf16 = avx512 && cpu_has_avx512_bf16() && __builtin_cpu_supports("avx512vnni");
+  static const Choice kChoices[] = {{&kPortableKernels, &kPortableRowKernels, &kPortableDecodeKernels, true},
+                                    {&kAvx2Kernels, &kAvx2RowKernels, &kAvx2DecodeKernels, avx2},
+                                    {&kAvx512Kernels, &kAvx512RowKernels, &kAvx512DecodeKernels, avx512},
+                                    {&kAvx512Bf16Kernels, &kAvx512RowKernels, &kAvx512Bf16DecodeKernels, bf16}};
 #else
-  static const Choice kChoices[] = {{&kPortableKernels, &kPortableRowKernels, true}};
+  static const Choice kChoices[] = {{&kPortableKernels, &kPortableRowKernels, &kPortableDecodeKernels, true}};
 #endif
   *count = static_cast<int>(std::size(kChoices));
   return kChoices;
@@ -71,6 +74,8 @@ const Choice& chosen() {
 const KernelTable& kernels() { return *chosen().table; }
 
 const RowKernels& row_kernels() { return *chosen().rows; }
+
+const DecodeKernels& decode_kernels() { return *chosen().decode; }
 
 const TileKernels& tile_for(const KernelTable& table, std::int64_t rows) noexcept {
   for (int i = 0; i < table.tile_count; ++i)

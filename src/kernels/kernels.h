@@ -11,6 +11,7 @@
 // `rows` on hold no query; what stands there is of no use, but is a number.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -112,6 +113,8 @@ struct KernelTable {
   void (*widen_bf16)(const std::uint16_t* x, std::int64_t n, float* y) noexcept;
   void (*widen_f16)(const std::uint16_t* x, std::int64_t n, float* y) noexcept;
   void (*narrow_bf16)(const float* x, std::int64_t n, std::uint16_t* y) noexcept;  // to nearest even
+  // n numbers of Q8_0 blocks (core/block_types.h); the last block may be read in part.
+  void (*widen_q8_0)(const std::byte* blocks, std::int64_t n, float* y) noexcept;
 };
 
 // The table in use: QKV_KERNELS if it is set, else the best that this processor has. Throws std::invalid_argument if

@@ -18,5 +18,6 @@ const KernelTable kPortableKernels = {"portable",
                                       all_finite_bf16,
                                       widen_bf16<Vec<4>>,
                                       widen_f16<Vec<4>>,
-                                      narrow_bf16};
+                                      narrow_bf16,
+                                      widen_q8_0};
 }  // namespace qkv

@@ -494,4 +494,32 @@ inline void narrow_bf16(const float* x, int64_t n, uint16_t* y) noexcept {
   }
 }
 
+// As widen(f16) of core/float_types.h, which a file of one instruction set must not instantiate.
+QKV_INLINE float half_to_float(const std::byte* at) {
+  uint16_t half;
+  __builtin_memcpy(&half, at, 2);
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16, magnitude = half & 0x7fffu;
+  uint32_t u = magnitude >= 0x7c00u ? 0x7f800000u | (magnitude & 0x3ffu) << 13 : magnitude << 13;
+  float x;
+  __builtin_memcpy(&x, &u, 4);
+  if (magnitude < 0x7c00u) x *= 0x1p112f;
+  __builtin_memcpy(&u, &x, 4);
+  u |= sign;
+  __builtin_memcpy(&x, &u, 4);
+  return x;
+}
+
+inline void widen_q8_0(const std::byte* blocks, int64_t n, float* y) noexcept {
+  for (int64_t at = 0; at < n; at += 32, blocks += 34) {
+    const float d = half_to_float(blocks);
+    int8_t quants[32];
+    __builtin_memcpy(quants, blocks + 2, 32);
+    if (n - at >= 32) {
+      for (int i = 0; i < 32; ++i) y[at + i] = d * static_cast<float>(quants[i]);
+    } else {
+      for (int64_t i = 0; i < n - at; ++i) y[at + i] = d * static_cast<float>(quants[i]);
+    }
+  }
+}
+
 }  // namespace

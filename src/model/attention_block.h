@@ -14,7 +14,6 @@
 #include "model/weight_gradient.h"
 #include "model/workspace.h"
 #include "qkv/attention.h"
-#include "qkv/kv_cache.h"
 
 namespace qkv {
 
@@ -66,13 +65,12 @@ void turn(const ModelConfig& c, const Sequences& s, const RotaryTable<T>& table,
   rotary(s, c.n_head + c.n_kv_head, size.all(), table, first_position, back, qkv);
 }
 
-// xn [rows, d_model] -> y [rows, d_model]; leaves qkv, heads and lse in `a`. With a cache, the tokens follow those
-// already in it (batch 1, no padding), and their keys and values are added to it.
+// xn [rows, d_model] -> y [rows, d_model]; leaves qkv, heads and lse in `a`.
 template <class T, class S>
 void attention_block_forward(const ModelConfig& c, const Sequences& s, const PreparedLayer<T>& w, const T* out_bias,
-                             const RotaryTable<T>& table, const S* xn, LayerActivations<T, S>& a, KvCache* cache,
+                             const RotaryTable<T>& table, const S* xn, LayerActivations<T, S>& a,
                              const AttentionDropout& dropout, ModelProfile* profile, T* y) {
-  const std::int64_t rows = s.rows(), first_position = cache ? cache->first_key() + cache->size() : 0;
+  const std::int64_t rows = s.rows();
   const QkvSizes size = qkv_sizes(c);
   S* qkv = a.qkv.take(rows * size.all());      // [rows, q + k + v]
   S* heads = a.heads.take(rows * size.heads);  // [rows, n_head, v_head_dim]
@@ -82,17 +80,12 @@ void attention_block_forward(const ModelConfig& c, const Sequences& s, const Pre
   }
   {
     const PartTimer timer(profile, &ModelProfile::attention);
-    turn(c, s, table, first_position, false, qkv);
+    turn(c, s, table, 0, false, qkv);
     const QkvViews<S> views(c, s, qkv);
     AttentionResults results;
     results.out = by_head(heads, s, size.heads, c.n_head, c.v_head_dim);
-    if (cache) {
-      cache->append(views.k, views.v);
-      cache->attend(views.q, {}, results);
-    } else {
-      results.lse = view(a.lse.take(s.batch * c.n_head * s.ctx), Dims{s.batch, c.n_head, s.ctx});
-      attention(views.q, views.k, views.v, causal_options(s, dropout), results);
-    }
+    results.lse = view(a.lse.take(s.batch * c.n_head * s.ctx), Dims{s.batch, c.n_head, s.ctx});
+    attention(views.q, views.k, views.v, causal_options(s, dropout), results);
   }
   const PartTimer timer(profile, &ModelProfile::projections);
   w.wo.forward(rows, static_cast<const S*>(heads), out_bias, y);

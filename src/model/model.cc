@@ -220,34 +220,63 @@ Loss Model::loss_and_gradients(const Batch& batch, double scale, std::vector<Ten
   return result;
 }
 
-ModelState Model::make_state() const {
+namespace {
+
+CacheType cache_type_of(DType operands) { return operands == DType::bf16 ? CacheType::bf16 : CacheType::f32; }
+
+void check_part(const ModelConfig& c, const ReadPart& part) {
+  if (!part.state || part.state->layers.size() != static_cast<std::size_t>(c.n_layer))
+    refuse("state expected " + std::to_string(c.n_layer) + " layers; found " +
+           (part.state ? std::to_string(part.state->layers.size()) : "none"));
+  if (part.tokens.empty()) refuse("read expected at least one token; found none");
+  if (!part.logits.empty()) check_size("logits", part.logits.size(), c.vocab_size);
+  const std::int64_t before = part.state->size();
+  if (static_cast<std::int64_t>(part.tokens.size()) > c.ctx_len - before)
+    refuse("the context of " + std::to_string(c.ctx_len) + " tokens is full: " + std::to_string(before) +
+           " read; found " + std::to_string(part.tokens.size()) + " more");
+  for (std::int32_t token : part.tokens) check_id("token", token, 0, c.vocab_size);
+}
+
+void check_parts(const ModelConfig& c, std::span<const ReadPart> parts) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    check_part(c, parts[i]);
+    for (std::size_t j = 0; j < i; ++j)
+      if (parts[i].state == parts[j].state) refuse("parts of a batch expected different states; found one twice");
+  }
+}
+
+}  // namespace
+
+ModelState Model::make_state() const { return make_state(cache_type_of(operands())); }
+
+ModelState Model::make_state(CacheType type) const {
   if (dtype() != DType::f32) refuse("reading token by token expected an f32 model; found f64");
   const ModelConfig& c = config();
   ModelState state;
   for (std::int64_t i = 0; i < c.n_layer; ++i)
-    state.layers.emplace_back(1, c.n_kv_head, c.head_dim, c.v_head_dim, c.ctx_len, 0, operands());
+    state.layers.emplace_back(1, c.n_kv_head, c.head_dim, c.v_head_dim, c.ctx_len, 0, type);
   return state;
 }
 
 void Model::read(std::span<const std::int32_t> tokens, ModelState& state, std::span<float> logits) {
-  const ModelConfig& c = config();
+  const ReadPart part{tokens, &state, logits};
+  read_batch({&part, 1});
+}
+
+void Model::read_batch(std::span<const ReadPart> parts) {
   if (dtype() != DType::f32) refuse("reading token by token expected an f32 model; found f64");
-  if (state.layers.size() != static_cast<std::size_t>(c.n_layer))
-    refuse("state expected " + std::to_string(c.n_layer) + " layers; found " + std::to_string(state.layers.size()));
-  if (tokens.empty()) refuse("read expected at least one token; found none");
-  check_size("logits", logits.size(), c.vocab_size);
-  const std::int64_t before = state.size();
-  if (static_cast<std::int64_t>(tokens.size()) > c.ctx_len - before)
-    refuse("the context of " + std::to_string(c.ctx_len) + " tokens is full: " + std::to_string(before) +
-           " read; found " + std::to_string(tokens.size()) + " more");
-  for (std::int32_t token : tokens) check_id("token", token, 0, c.vocab_size);
+  check_parts(config(), parts);
+  if (parts.empty()) return;
+  std::vector<std::int64_t> before;  // [parts]
+  for (const ReadPart& part : parts) before.push_back(part.state->size());
   try {
     impl_->visit([&]<class T, class S>(Network<T, S>& net, const ModelParameters<const T*>& p) {
-      if constexpr (std::is_same_v<T, float>) net.read(p, tokens, state.layers, logits.data());
+      if constexpr (std::is_same_v<T, float>) net.read(p, parts);
     });
   } catch (...) {
-    for (KvCache& layer : state.layers)
-      if (layer.size() > before) layer.truncate(before);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      for (KvCache& layer : parts[i].state->layers)
+        if (layer.size() > before[i]) layer.truncate(before[i]);
     throw;
   }
 }

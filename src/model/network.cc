@@ -52,15 +52,14 @@ RemadeActivations<T, S>& Network<T, S>::remade(const Pass& pass, std::size_t i) 
 template <class T, class S>
 const S* Network<T, S>::forward(const Pass& pass) {
   const std::int64_t rows = pass.s.rows(), size = rows * c_.d_model;
-  const std::int64_t first = pass.caches.empty() ? 0 : pass.caches[0].first_key() + pass.caches[0].size();
-  if (c_.positions == Positions::rotary) table_.reach(first + pass.s.ctx);
+  if (c_.positions == Positions::rotary) table_.reach(pass.s.ctx);
   const auto n_layer = static_cast<std::size_t>(c_.n_layer);
   w_.layers.resize(std::max(w_.layers.size(), pass.keep ? n_layer + 1 : 1));
   T* x = activations(pass, 0).x.take(size);                  // [rows, d_model]
   T* sum = c_.embedding_norm ? w_.embedding.take(size) : x;  // [rows, d_model]
   {
     const PartTimer timer(profile_, &ModelProfile::embedding);
-    embedding_forward(pass.s, c_.d_model, pass.tokens, first, pass.p.token_embedding, pass.p.position_embedding, sum);
+    embedding_forward(pass.s, c_.d_model, pass.tokens, 0, pass.p.token_embedding, pass.p.position_embedding, sum);
   }
   {
     const PartTimer timer(profile_, &ModelProfile::norms);
@@ -90,7 +89,7 @@ void Network<T, S>::layer_forward(const Pass& pass, std::size_t i) {
   T* middle = r.middle.take(size);  // [rows, d_model]
   S* mn = r.mlp_norm.take(size);    // [rows, d_model]
   attention_block_forward(c_, pass.s, w, p.bo, table_, static_cast<const S*>(r.attention_norm.get()), a,
-                          pass.caches.empty() ? nullptr : &pass.caches[i], pass.of_attention(i), profile_, delta);
+                          pass.of_attention(i), profile_, delta);
   drop(pass, i, DropoutKind::attention_residual, delta);
   {
     const PartTimer timer(profile_, &ModelProfile::norms);
@@ -158,15 +157,6 @@ void Network<T, S>::logits(const ModelParameters<const T*>& p, const Sequences& 
     const S* x = forward({p, part, tokens.subspan(static_cast<std::size_t>(b * s.ctx)), false});
     head_logits(part.rows(), x, logits + b * s.ctx * c_.vocab_size);
   }
-}
-
-template <class T, class S>
-void Network<T, S>::read(const ModelParameters<const T*>& p, std::span<const std::int32_t> tokens,
-                         std::span<KvCache> caches, T* logits) {
-  prepared_.prepare(c_, p, false);
-  const Sequences s{1, static_cast<std::int64_t>(tokens.size())};
-  const S* x = forward({p, s, tokens, false, caches});  // [rows, d_model]
-  head_logits(1, x + (s.ctx - 1) * c_.d_model, logits);
 }
 
 template <class T, class S>

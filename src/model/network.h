@@ -43,9 +43,8 @@ class Network {
   // The loss; with gradients, scale * d(loss.sum) is added to their sum. batch has been checked.
   Loss loss(const ModelParameters<const T*>& p, const Batch& batch, T scale, GradientSum::Impl* gradients);
 
-  // Reads the tokens after those in `caches`, one a layer, and writes the last one's logits [vocab_size].
-  void read(const ModelParameters<const T*>& p, std::span<const std::int32_t> tokens, std::span<KvCache> caches,
-            T* logits);
+  // Reads each part's tokens after those that its state holds, and writes the last one's logits.
+  void read(const ModelParameters<const T*>& p, std::span<const ReadPart> parts);
 
  private:
   struct Pass;  // the sequences at hand and what to do with them
@@ -56,6 +55,10 @@ class Network {
   void head_logits(std::int64_t rows, const S* x, T* logits);  // [rows, vocab_size]
   Loss head_loss(const Pass& pass, const S* x, const std::int32_t* targets, T scale, T* dx, const GradientSlots<T>* g);
   void head_gradient(std::int64_t rows, const S* x, const S* dlogits, bool fresh, T* dhead);
+  void read_rows(const ModelParameters<const T*>& p, std::span<const ReadPart> parts);
+  void read_attention(const ModelParameters<const T*>& p, std::size_t layer, std::span<const ReadPart> parts,
+                      const S* y, T* delta);
+  void read_logits(std::span<const ReadPart> parts, const T* x, const S* y);
   void backward(const Pass& pass, const GradientSlots<T>& g);
   void layer_backward(const Pass& pass, std::size_t i, const GradientSlots<T>& g);
   void remake(const Pass& pass, std::size_t i);

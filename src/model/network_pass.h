@@ -14,7 +14,6 @@ struct Network<T, S>::Pass {
   Sequences s;
   std::span<const std::int32_t> tokens;  // [batch, ctx]
   bool keep;                             // activations, for the backward pass
-  std::span<KvCache> caches = {};        // [n_layer] when reading on
   ModelDropout dropout = {};
   std::int64_t first_sequence = 0;  // its number in the step, for dropout
 

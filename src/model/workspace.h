@@ -57,6 +57,7 @@ struct Workspace {
   Room<T> final_stats;                         // [rows, 2]
   Room<T> delta;                               // [rows, d_model]   what a block adds to the stream
   Room<T> logits;                              // [rows of a chunk, padded vocabulary]
+  Room<T> read_logits;                         // [sequences, vocab_size]
   Room<double> losses;                         // [rows of a chunk]
   // gradients
   Room<T> dx;       // [rows, d_model]   of the stream between layers

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/decode_body_avx512.h"
+
+namespace qkv {
+const DecodeKernels kAvx512DecodeKernels = {"avx512", round_row, block_panel, f32_panel, nullptr, nullptr};
+}  // namespace qkv

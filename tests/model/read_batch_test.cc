@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several sequences at once, states that are cut back or come from bytes, and caches of other types.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+
+#include "model/tiny_models.h"
+#include "qkv/threads.h"
+
+namespace qkv {
+namespace {
+
+using Logits = std::vector<float>;
+
+Logits read_alone(Model& model, std::span<const std::int32_t> tokens, ModelState& state) {
+  Logits logits(static_cast<std::size_t>(model.config().vocab_size));
+  model.read(tokens, state, logits);
+  return logits;
+}
+
+Model disturbed(const ModelConfig& c, DType operands) {
+  Model model(c, 1);
+  test::disturb<float>(model, 0.1, 2);
+  model.set_operands(operands);
+  return model;
+}
+
+// Sequences of different lengths that are read on together, by one token or by several, have the bits they have alone.
+void expect_batches_equal_single_sequences(const ModelConfig& c, DType operands) {
+  Model model = disturbed(c, operands);
+  const std::size_t kSequences = 5;
+  std::vector<test::Tokens> texts;
+  std::vector<ModelState> together, alone;
+  for (std::size_t i = 0; i < kSequences; ++i) {
+    texts.push_back(test::drawn_tokens(c, 1, c.ctx_len, 10 + i));
+    together.push_back(model.make_state());
+    alone.push_back(model.make_state());
+  }
+  std::vector<std::size_t> at(kSequences, 0);
+  for (std::size_t step = 0; step < 3; ++step) {
+    std::vector<ReadPart> parts;
+    std::vector<Logits> logits(kSequences, Logits(static_cast<std::size_t>(c.vocab_size)));
+    std::vector<std::size_t> counts;
+    for (std::size_t i = 0; i < kSequences; ++i) {
+      counts.push_back(step == 1 ? 1 : 1 + (i + step) % 3);
+      parts.push_back({std::span(texts[i].tokens).subspan(at[i], counts[i]), &together[i],
+                       i == 3 ? std::span<float>() : std::span<float>(logits[i])});
+    }
+    model.read_batch(parts);
+    for (std::size_t i = 0; i < kSequences; ++i) {
+      const Logits one = read_alone(model, std::span(texts[i].tokens).subspan(at[i], counts[i]), alone[i]);
+      at[i] += counts[i];
+      EXPECT_EQ(together[i].size(), static_cast<std::int64_t>(at[i]));
+      if (i == 3) continue;  // not wanted
+      EXPECT_EQ(std::memcmp(one.data(), logits[i].data(), one.size() * sizeof(float)), 0) << i;
+    }
+  }
+}
+
+TEST(ReadBatch, HasTheBitsOfEachSequenceAlone) {
+  for (const auto& [name, c] : test::tiny_models())
+    for (const DType operands : {DType::f32, DType::bf16})
+      for (const int threads : {1, 2, 3}) {
+        SCOPED_TRACE(name + " " + std::string(dtype_name(operands)));
+        set_num_threads(threads);
+        expect_batches_equal_single_sequences(c, operands);
+      }
+  set_num_threads(0);
+}
+
+TEST(ReadBatch, RefusesWhatDoesNotFitAndChangesNothing) {
+  const ModelConfig c = test::tiny_llama();
+  Model model = disturbed(c, DType::f32);
+  const test::Tokens text = test::drawn_tokens(c, 1, c.ctx_len, 3);
+  const std::span<const std::int32_t> tokens(text.tokens);
+  ModelState a = model.make_state(), b = model.make_state();
+  read_alone(model, tokens.first(10), a);
+  const std::vector<ReadPart> twice{{tokens.first(1), &a}, {tokens.first(1), &a}};
+  EXPECT_THROW(model.read_batch(twice), std::invalid_argument);
+  const std::vector<ReadPart> too_long{{tokens.first(1), &b}, {tokens.first(3), &a}};
+  EXPECT_THROW(model.read_batch(too_long), std::invalid_argument);
+  const std::vector<ReadPart> none{{tokens.first(1), nullptr}};
+  EXPECT_THROW(model.read_batch(none), std::invalid_argument);
+  EXPECT_EQ(a.size(), 10);
+  EXPECT_EQ(b.size(), 0);
+  model.read_batch({});
+}
+
+TEST(ModelState, CutBackReadsOnAsIfNoMoreHadBeenRead) {
+  for (const CacheType type : {CacheType::f32, CacheType::bf16, CacheType::f16, CacheType::q8_0}) {
+    const ModelConfig c = test::tiny_llama();
+    Model model = disturbed(c, DType::f32);
+    const test::Tokens text = test::drawn_tokens(c, 1, c.ctx_len, 3);
+    const std::span<const std::int32_t> tokens(text.tokens);
+    ModelState state = model.make_state(type), fresh = model.make_state(type);
+    read_alone(model, tokens.first(9), state);
+    EXPECT_THROW(state.truncate(10), std::invalid_argument);
+    EXPECT_THROW(state.truncate(-1), std::invalid_argument);
+    state.truncate(4);
+    EXPECT_EQ(state.size(), 4);
+    read_alone(model, tokens.first(4), fresh);
+    EXPECT_EQ(read_alone(model, tokens.subspan(6, 3), state), read_alone(model, tokens.subspan(6, 3), fresh));
+  }
+}
+
+TEST(ModelState, BytesGoToAFileAndBack) {
+  for (const CacheType type : {CacheType::f32, CacheType::bf16, CacheType::f16, CacheType::q8_0}) {
+    SCOPED_TRACE(cache_type_name(type));
+    const ModelConfig c = test::tiny_gpt2();
+    Model model = disturbed(c, DType::bf16);
+    const test::Tokens text = test::drawn_tokens(c, 1, c.ctx_len, 3);
+    const std::span<const std::int32_t> tokens(text.tokens);
+    ModelState state = model.make_state(type), again = model.make_state(type);
+    read_alone(model, tokens.first(7), state);
+    const std::vector<std::byte> bytes = state.to_bytes();
+    EXPECT_EQ(bytes.size(), 64 + 7 * state.bytes_per_token());
+    read_alone(model, tokens.first(2), again);
+    again.from_bytes(bytes);
+    EXPECT_EQ(again.size(), 7);
+    EXPECT_EQ(again.to_bytes(), bytes);
+    EXPECT_EQ(read_alone(model, tokens.subspan(7, 2), state), read_alone(model, tokens.subspan(7, 2), again));
+  }
+}
+
+TEST(ModelState, RefusesBytesThatAreNotItsOwn) {
+  const ModelConfig c = test::tiny_gpt2();
+  Model model = disturbed(c, DType::f32);
+  const test::Tokens text = test::drawn_tokens(c, 1, c.ctx_len, 3);
+  ModelState state = model.make_state();
+  read_alone(model, std::span(text.tokens).first(7), state);
+  std::vector<std::byte> bytes = state.to_bytes();
+  ModelState other = model.make_state(CacheType::q8_0);
+  EXPECT_THROW(other.from_bytes(bytes), std::invalid_argument);
+  const auto refuses = [&](std::vector<std::byte> bad) {
+    EXPECT_THROW(state.from_bytes(bad), std::invalid_argument);
+    EXPECT_EQ(state.to_bytes(), bytes);
+  };
+  refuses({});
+  for (const std::size_t cut : {std::size_t{1}, std::size_t{63}, bytes.size() - 1})
+    refuses(std::vector<std::byte>(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(cut)));
+  for (const std::size_t at : {0, 8, 16, 17, 23, 24, 32}) {  // magic, layers, tokens, bytes a token, type
+    std::vector<std::byte> bad = bytes;
+    bad[at] ^= std::byte{0x41};
+    refuses(bad);
+  }
+  std::vector<std::byte> longer = bytes;
+  longer.push_back(std::byte{0});
+  refuses(longer);
+}
+
+// The relative distance of the logits that a cache of this type gives from those of an f32 cache.
+double distance(CacheType type) {
+  ModelConfig c = test::tiny_llama();
+  c.ctx_len = 200;
+  c.head_dim = c.v_head_dim = 32;
+  c = c.resolved();
+  Model model = disturbed(c, DType::f32);
+  const test::Tokens text = test::drawn_tokens(c, 1, c.ctx_len, 3);
+  ModelState exact = model.make_state(), rounded = model.make_state(type);
+  const Logits a = read_alone(model, text.tokens, exact), b = read_alone(model, text.tokens, rounded);
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(a[i] - b[i], 2);
+    size += std::pow(a[i], 2);
+  }
+  return std::sqrt(difference / size);
+}
+
+TEST(CacheType, CostsAsMuchAsItRounds) {
+  EXPECT_EQ(distance(CacheType::f32), 0);
+  const double bf16 = distance(CacheType::bf16), f16 = distance(CacheType::f16), q8_0 = distance(CacheType::q8_0);
+  EXPECT_GT(bf16, 1e-6);
+  EXPECT_LT(bf16, 1e-2);
+  EXPECT_GT(f16, 1e-7);
+  EXPECT_LT(f16, 1e-3);
+  EXPECT_GT(q8_0, 1e-6);
+  EXPECT_LT(q8_0, 1e-2);
+}
+
+TEST(CacheType, HasAName) {
+  for (const CacheType type : {CacheType::f32, CacheType::bf16, CacheType::f16, CacheType::q8_0})
+    EXPECT_EQ(cache_type_from_name(cache_type_name(type)), type);
+  EXPECT_THROW(cache_type_from_name("q4_0"), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace qkv
