@@ -9,7 +9,21 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// The length of the UTF-8 character at the start of `text`; 0 if there is none (the Unicode Standard, table 3-7).
+bool is_control(unsigned char c) noexcept { return (c < 0x20 && c != '\t' && c != '\n') || c == 0x7F; }
+
+// Calls put(piece) with each character that a page may hold, or with U+FFFD in its place.
+template <class Put>
+void each_character(std::string_view text, const Put& put) {
+  while (!text.empty()) {
+    const std::size_t length = character_length(text);
+    const bool fits = length > 1 || (length == 1 && !is_control(static_cast<unsigned char>(text[0])));
+    put(fits ? text.substr(0, length) : kReplacement);
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+}
+
+}  // namespace
+
 std::size_t character_length(std::string_view text) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(0);
@@ -26,21 +40,6 @@ std::size_t character_length(std::string_view text) noexcept {
     if ((byte(i) & 0xC0) != 0x80) return 0;
   return length;
 }
-
-bool is_control(unsigned char c) noexcept { return (c < 0x20 && c != '\t' && c != '\n') || c == 0x7F; }
-
-// Calls put(piece) with each character that a page may hold, or with U+FFFD in its place.
-template <class Put>
-void each_character(std::string_view text, const Put& put) {
-  while (!text.empty()) {
-    const std::size_t length = character_length(text);
-    const bool fits = length > 1 || (length == 1 && !is_control(static_cast<unsigned char>(text[0])));
-    put(fits ? text.substr(0, length) : kReplacement);
-    text.remove_prefix(length == 0 ? 1 : length);
-  }
-}
-
-}  // namespace
 
 std::string html_text(std::string_view text) {
   std::string safe;

@@ -3,11 +3,16 @@
 // hold (control characters other than tab and new line) too.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace qkv {
+
+// The length of the UTF-8 character at the start of `text`, which is not empty; 0 if there is none (the Unicode
+// Standard, table 3-7).
+std::size_t character_length(std::string_view text) noexcept;
 
 // For HTML text and attributes in double quotes.
 std::string html_text(std::string_view text);

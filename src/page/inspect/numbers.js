@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+
+// The numbers of the pass: read from the blocks of this file, each head's when it is first looked at. Nothing is
+// computed a second time; means over heads are the only sums.
+const qkv = {};
+
+(() => {
+  const data = JSON.parse(document.getElementById('data').textContent);
+  const n = data.texts.length, L = data.layers, H = data.heads;
+  const share = H / data.kvHeads;
+
+  // --- bytes ---
+
+  const lines = (id) => {
+    const block = document.getElementById(id);
+    if (!block) return null;
+    const text = block.textContent;
+    block.remove();  // the text is kept once
+    return text.split('\n');
+  };
+  const packed = {weights: lines('weights'), scores: lines('scores'), sums: lines('log-sums'),
+    vectors: lines('vectors'), rollout: lines('rollout')};
+
+  function base85(text) {
+    const whole = Math.floor(text.length / 5), rest = text.length % 5;
+    const bytes = new Uint8Array(4 * whole + Math.max(0, rest - 1));
+    const digit = (at) => { const c = text.charCodeAt(at); return (c === 125 ? 60 : c) - 40; };
+    for (let i = 0, at = 0; i < whole; ++i, at += 5) {
+      const number = (((digit(at) * 85 + digit(at + 1)) * 85 + digit(at + 2)) * 85 + digit(at + 3)) * 85 + digit(at + 4);
+      bytes[4 * i] = number;
+      bytes[4 * i + 1] = number >>> 8;
+      bytes[4 * i + 2] = number >>> 16;
+      bytes[4 * i + 3] = number / 16777216;
+    }
+    if (rest > 1) {
+      let number = 0;
+      for (let i = 0; i < rest; ++i) number = number * 85 + digit(5 * whole + i);
+      for (let i = 0; i < rest - 1; ++i) bytes[4 * whole + i] = number / 256 ** i;
+    }
+    return bytes;
+  }
+
+  async function inflated(line) {
+    const stream = new Blob([base85(line)]).stream().pipeThrough(new DecompressionStream('deflate'));
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  }
+
+  // `count` codes from byte `at`: one byte each, or all low bytes and then all high bytes.
+  function codes(bytes, at, count, wide) {
+    if (!wide) return bytes.subarray(at, at + count);
+    const joined = new Uint16Array(count);
+    for (let i = 0; i < count; ++i) joined[i] = bytes[at + i] | bytes[at + count + i] << 8;
+    return joined;
+  }
+
+  function once(make) {  // remembers what make(key) promised
+    const known = new Map();
+    return (key) => {
+      if (!known.has(key)) known.set(key, make(key));
+      return known.get(key);
+    };
+  }
+
+  // --- weights: the triangle of keys 0 ... i of each query i, in f32 ---
+
+  const size = n * (n + 1) / 2, peak = data.weightPeak, power = data.weightPower;
+  const start = (i) => i * (i + 1) / 2;
+  const value = new Float32Array(peak + 1);
+  for (let c = 0; c <= peak; ++c) value[c] = (c / peak) ** power;
+  function triangle(bytes) {
+    const found = codes(bytes, 0, size, peak > 255), weights = new Float32Array(size);
+    for (let at = 0; at < size; ++at) weights[at] = value[found[at]];
+    return weights;
+  }
+  // How far off a weight may be: half the step to the next code.
+  function weightError(weight) {
+    const code = Math.round(peak * weight ** (1 / power));
+    return ((code + 0.5) / peak) ** power - weight;
+  }
+
+  const heads = [];  // [L * H] triangles
+  const rollouts = [];
+  async function load(progress) {
+    await Promise.all(Array.from({length: L * H}, async (_, at) => {
+      heads[at] = triangle(await inflated(packed.weights[at]));
+      progress(at);
+    }));
+    if (packed.rollout) {
+      for (let l = 0; l < L; ++l) rollouts[l] = triangle(await inflated(packed.rollout[l]));
+    }
+    packed.weights = packed.rollout = null;
+  }
+
+  const means = new Map();
+  function mean(first, last) {
+    const key = first + '-' + last;
+    if (!means.has(key)) {
+      const sum = new Float32Array(size);
+      for (let at = first; at < last; ++at) {
+        const head = heads[at];
+        for (let i = 0; i < size; ++i) sum[i] += head[i];
+      }
+      for (let i = 0; i < size; ++i) sum[i] /= last - first;
+      means.set(key, sum);
+    }
+    return means.get(key);
+  }
+
+  // kind: 'head', 'layer' (the mean of its heads), 'all' (the mean of all heads) or 'rollout'.
+  function weights(kind, layer, head) {
+    if (kind === 'layer') return mean(layer * H, (layer + 1) * H);
+    if (kind === 'all') return mean(0, L * H);
+    if (kind === 'rollout') return rollouts[layer];
+    return heads[layer * H + head];
+  }
+
+  // --- scores and vectors of one head ---
+
+  const scoreBytes = once((at) => inflated(packed.scores[at]));
+  const sumBytes = once(() => inflated(packed.sums[0]));
+  const groupBytes = once((at) => inflated(packed.vectors[at]));
+  const held = (layer, head) => packed.vectors[layer * data.kvHeads + Math.floor(head / share)] !== '';
+
+  // Row `i` of the scaled scores: {value(j), error(j), all: whether keys after i are known}.
+  async function scores(layer, head, i) {
+    if (!packed.scores) {
+      const bytes = await sumBytes(0), sum = new DataView(bytes.buffer).getFloat32(4 * ((layer * H + head) * n + i), true);
+      const row = weights('head', layer, head).subarray(start(i), start(i + 1));
+      const least = (0.5 / peak) ** power;
+      return {
+        all: false,
+        value: (j) => sum + Math.log(Math.max(row[j], least)),
+        error: (j) => row[j] === 0 ? Infinity : Math.log((row[j] + weightError(row[j])) / row[j]),
+        below: (j) => row[j] === 0,
+      };
+    }
+    const bytes = await scoreBytes(layer * H + head), view = new DataView(bytes.buffer);
+    const least = view.getFloat32(8 * i, true), step = view.getFloat32(8 * i + 4, true);
+    const found = codes(bytes, 8 * n, n * n, data.scoreBits > 8);
+    return {all: true, value: (j) => least + step * found[i * n + j], error: () => step / 2, below: () => false};
+  }
+
+  function rows(bytes, at, width) {
+    const wide = data.vectorBits > 8, top = 2 ** (data.vectorBits - 1) - 1;
+    const found = codes(bytes, at + 2 * n, n * width, wide);
+    const bits = new Uint32Array(1), real = new Float32Array(bits.buffer), scale = new Float32Array(n);
+    for (let t = 0; t < n; ++t) {
+      bits[0] = (bytes[at + 2 * t] | bytes[at + 2 * t + 1] << 8) << 16;
+      scale[t] = real[0];
+    }
+    return {
+      width, bytes: 2 * n + n * width * (wide ? 2 : 1),
+      value: (t, c) => scale[t] * (found[t * width + c] - top) / top,
+      error: (t) => scale[t] / top / 2,
+      scale,
+    };
+  }
+
+  // {q, k, v, z}, each with value(t, component) and error(t); null where this file holds none of that head.
+  async function vectors(layer, head) {
+    if (!held(layer, head)) return null;
+    const group = Math.floor(head / share), bytes = await groupBytes(layer * data.kvHeads + group);
+    const k = rows(bytes, 0, data.dk), v = rows(bytes, k.bytes, data.dv);
+    let at = k.bytes + v.bytes;
+    for (let h = group * share;; ++h) {
+      const q = rows(bytes, at, data.dk), z = rows(bytes, at + q.bytes, data.dv);
+      if (h === head) return {q, k, v, z};
+      at += q.bytes + z.bytes;
+    }
+  }
+
+  // --- how tokens are written ---
+
+  const visible = (text) => text.replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/ /g, '·');
+  const labels = data.labels.map((label, i) => visible(label === 0 ? data.texts[i] : label) || '∅');
+  const word = (id) => visible(data.words[id] ?? '#' + id) || '∅';
+
+  // --- what heads do ---
+
+  const kinds = [
+    {name: 'Previous token', tag: 'previous', tells: 'reads the token just before'},
+    {name: 'Induction', tag: 'induction', tells: 'reads what came after the same token earlier on'},
+    {name: 'Duplicate token', tag: 'duplicate', tells: 'reads the same token earlier on'},
+    {name: 'First token', tag: 'first', tells: 'rests on the first token, often where there is nothing to look for'},
+  ];
+  // [kinds][L * H]: as measured on random tokens read twice if the file holds that, else mean weights on this text.
+  const order = [0, 3, 2, 1];  // where the file has each kind
+  const behaviours = {measured: data.headScores.length > 0,
+    scores: order.map((kind) => (data.headScores.length ? data.headScores : data.textScores)[kind])};
+
+  Object.assign(qkv, {data, n, L, H, labels, word, start, weights, weightError, scores, vectors, held, load, kinds,
+    behaviours, hasRollout: Boolean(packed.rollout)});
+
+  // --- numbers as people read them ---
+
+  qkv.figures = (value, error = 0) => {  // as many digits as are true, four at most
+    if (!Number.isFinite(value)) return value < 0 ? '−∞' : '∞';
+    if (value === 0 && error === 0) return '0';
+    const size = Math.abs(value), exact = error > 0 ? Math.ceil(-Math.log10(2 * error)) : 9;
+    const wanted = size >= 1 ? 3 : size >= 0.001 ? 4 : size > 0 ? 3 - Math.floor(Math.log10(size)) : 4;
+    const digits = Math.max(0, Math.min(wanted, exact));
+    const text = size > 0 && digits > 6 ? value.toExponential(1) : value.toFixed(digits);
+    return text.replace('-', '−');
+  };
+  // The error beside a number, with its size alone.
+  qkv.plusMinus = (error) => '±' + (error >= 0.1 ? error.toFixed(1) : error.toPrecision(1).replace('e-', 'e−'));
+})();

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+
+// Lines from each token that reads (left) to what it reads (right), for one head or several of a layer. Only the rows in
+// sight are drawn.
+(() => {
+  const {n, H, labels, state, views, find, start, figures} = qkv;
+  const plot = find('lines-plot'), tall = plot.querySelector('.tall'), stack = plot.querySelector('.stack');
+  const [base, over] = plot.querySelectorAll('canvas');
+  const row = 21, most = 6000;  // lines drawn at once
+
+  const sources = () => {
+    if (state.kind !== 'head') return [{weights: qkv.weights(state.kind, state.layer, state.head), colour: qkv.colours.accent,
+      tone: qkv.tone(state.kind, state.layer, state.head)}];
+    return [...state.heads].sort((a, b) => a - b).map((h) => ({
+      head: h, weights: qkv.weights('head', state.layer, h), tone: qkv.tone('head', state.layer, h),
+      colour: state.heads.size === 1 ? qkv.colours.accent : qkv.colours.heads[h]}));
+  };
+
+  const geometry = (width) => {
+    const column = Math.min(210, width * 0.28), middle = Math.min(width - 2 * column, 560), edge = Math.max(0, (width - middle) / 2);
+    return {column, a: edge - 8, b: edge + middle + 8, from: edge, to: edge + middle};
+  };
+
+  // The lines of the queries first ... last, strongest last; the weakest are left out where there are too many.
+  function linesOf(first, last, only) {
+    const found = [];
+    for (const {weights, tone, colour} of sources()) {
+      for (let i = first; i <= last; ++i) {
+        if (only && !only(i)) continue;
+        for (let j = state.hideFirst ? 1 : 0; j <= i; ++j) {
+          const part = Math.min(1, tone.share(weights[start(i) + j]));
+          if (part > 0.03) found.push([part, i, j, colour]);
+        }
+      }
+    }
+    found.sort((a, b) => a[0] - b[0]);
+    return found.length > most ? found.slice(found.length - most) : found;
+  }
+
+  function drawLines(surface, g, top, lines, strong) {
+    for (const [part, i, j, colour] of lines) {
+      surface.path([[g.from, (i + 0.5) * row - top], [g.to, (j + 0.5) * row - top]],
+                   {curve: true, stroke: colour, opacity: strong ? 0.15 + 0.85 * part : 0.06 + 0.8 * part, width: strong ? 1 + 2 * part : 0.8 + 1.4 * part});
+    }
+  }
+
+  function drawNames(surface, g, top, first, last) {
+    const {colours} = qkv, matches = new Set(state.matches);
+    for (let i = first; i <= last; ++i) {
+      const y = (i + 0.5) * row - top + 4.5, o = {size: 13, fill: matches.has(i) ? colours.mark : colours.ink, weight: matches.has(i) ? 650 : 400};
+      surface.text(g.a, y, labels[i], {...o, align: 'right', max: g.column - 34});
+      surface.text(g.b, y, labels[i], {...o, max: g.column - 34, opacity: qkv.hidden(i) ? 0.35 : 1});
+      const small = {size: 10.5, fill: colours.soft};
+      surface.text(Math.max(26, g.a - g.column + 26), y, String(i), {...small, align: 'right'});
+    }
+  }
+
+  const range = () => {
+    const top = plot.scrollTop, height = plot.clientHeight;
+    return {top, width: plot.clientWidth, height, first: Math.max(0, Math.floor(top / row)), last: Math.min(n - 1, Math.ceil((top + height) / row))};
+  };
+
+  function drawBase() {
+    const {top, width, height, first, last} = range(), g = geometry(width), surface = qkv.onCanvas(base, width, height);
+    drawLines(surface, g, top, linesOf(first, n - 1, (i) => i <= last || i - first < 80), false);
+    drawNames(surface, g, top, first, last);
+  }
+
+  // What is pointed at: {side: 'query' or 'key', at}; else the query that was chosen.
+  const pointed = () => state.lineAt || {side: 'query', at: state.query};
+
+  function drawOver() {
+    const {colours} = qkv, {top, width, height} = range(), g = geometry(width), surface = qkv.onCanvas(over, width, height);
+    const {side, at} = pointed(), query = side === 'query';
+    base.style.opacity = state.lineAt ? 0.22 : 0.75;
+    const lines = query ? linesOf(at, at) : linesOf(at, n - 1).filter((line) => line[2] === at);
+    drawLines(surface, g, top, lines, true);
+    const y = (i) => (i + 0.5) * row - top + 4.5;
+    surface.rect(query ? g.a - g.column + 30 : g.b - 5, at * row - top + 1, g.column - 26, row - 2, {stroke: colours.mark, width: 1.5, radius: 4});
+    for (const [part, i, j] of lines) {
+      const other = query ? j : i, o = {size: 13, fill: colours.ink, weight: 600, opacity: 0.35 + 0.65 * part, max: g.column - 34};
+      surface.rect(query ? g.b - 1 : g.a - g.column + 30, other * row - top + 1, g.column - 29, row - 2, {fill: colours.card});
+      if (query) surface.text(g.b, y(other), labels[other], o);
+      else surface.text(g.a, y(other), labels[other], {...o, align: 'right'});
+    }
+    surface.rect(query ? g.a - g.column + 31 : g.b - 4, at * row - top + 2, g.column - 28, row - 4, {fill: colours.card, radius: 4});
+    surface.text(query ? g.a : g.b, y(at), labels[at], {size: 13, fill: colours.ink, weight: 600, align: query ? 'right' : 'left', max: g.column - 34});
+    says(side, at);
+  }
+
+  function says(side, at) {
+    const box = find('lines-says'), parts = [];
+    for (const {head, weights} of sources()) {
+      const cells = [];
+      if (side === 'query') for (let j = 0; j <= at; ++j) cells.push([weights[start(at) + j], j]);
+      else for (let i = at; i < n; ++i) cells.push([weights[start(i) + at], i]);
+      cells.sort((a, b) => b[0] - a[0] || a[1] - b[1]);
+      if (sources().length > 1) parts.push(parts.length ? ' · ' : '', `head ${head}: `);
+      cells.slice(0, sources().length > 1 ? 2 : 6).forEach(([w, i], place) =>
+        parts.push(place ? ', ' : '', qkv.named(i), ' ' + figures(w, qkv.weightError(w))));
+    }
+    box.replaceChildren(qkv.named(at), side === 'query' ? ' reads ' : ' is read by ', ...parts);
+  }
+
+  function chips() {
+    const box = find('head-chips');
+    box.hidden = state.kind !== 'head';
+    const made = Array.from({length: H}, (_, h) => {
+      const button = document.createElement('button');
+      button.type = 'button';
+      button.textContent = 'head ' + h;
+      button.setAttribute('aria-pressed', String(state.heads.has(h)));
+      button.style.setProperty('--colour', state.heads.size === 1 ? qkv.colours.accent : qkv.colours.heads[h]);
+      button.addEventListener('click', () => {
+        const heads = new Set(state.heads);
+        if (!heads.delete(h)) heads.add(h);
+        qkv.change({heads});
+      });
+      return button;
+    });
+    const all = document.createElement('button');
+    all.type = 'button';
+    all.textContent = state.heads.size === H ? 'this head alone' : 'all heads';
+    all.addEventListener('click', () => qkv.change({heads: new Set(state.heads.size === H ? [state.head] : made.keys())}));
+    const focused = [...box.children].indexOf(document.activeElement);
+    box.replaceChildren(...made, all);
+    if (focused >= 0) box.children[focused].focus();
+  }
+
+  plot.addEventListener('scroll', () => qkv.change({scrolled: plot.scrollTop}), {passive: true});
+  plot.addEventListener('pointermove', (event) => {
+    const box = plot.getBoundingClientRect(), at = Math.floor((event.clientY - box.top + plot.scrollTop) / row);
+    const side = event.clientX - box.left < plot.clientWidth / 2 ? 'query' : 'key', now = state.lineAt;
+    if (at < 0 || at >= n) return qkv.change({lineAt: null, hover: null});
+    if (now?.at !== at || now?.side !== side) qkv.change({lineAt: {side, at}, hover: side === 'query' ? at : null});
+  });
+  plot.addEventListener('pointerleave', () => qkv.change({lineAt: null, hover: null}));
+  plot.addEventListener('click', () => state.lineAt && qkv.change({query: state.lineAt.at}));
+  plot.addEventListener('keydown', (event) => {
+    const by = {ArrowUp: -1, ArrowDown: 1, PageUp: -20, PageDown: 20, Home: -n, End: n}[event.key];
+    if (event.key === 'Enter') qkv.open('steps');
+    else if (by) {
+      qkv.change({lineAt: null});
+      qkv.setQuery(state.query + by);
+      reveal();
+    } else return;
+    event.preventDefault();
+  });
+  function reveal() {
+    const y = state.query * row;
+    if (y < plot.scrollTop || y + row > plot.scrollTop + plot.clientHeight) plot.scrollTop = y - plot.clientHeight / 2;
+  }
+
+  views.lines = {
+    update(now) {
+      const touched = (names) => names.some((name) => now.has(name));
+      if (touched(['view', 'size', 'theme'])) {
+        tall.style.height = stack.style.maxHeight = n * row + 'px';
+        plot.style.maxHeight = n * row + 2 + 'px';
+        base.style.height = over.style.height = plot.clientHeight + 'px';
+        reveal();
+      }
+      if (touched(['view', 'theme', 'heads', 'kind', 'layer', 'head'])) chips();
+      if (touched(['query']) && !state.lineAt) reveal();
+      find('lines-title').textContent = state.kind === 'head' && state.heads.size !== 1 ?
+        `Layer ${state.layer}, ${state.heads.size} heads` : `Who reads whom: ${qkv.sourceName()}`;
+      if (!touched(['view', 'size', 'theme', 'heads', 'kind', 'layer', 'head', 'log', 'hideFirst', 'ownScale', 'matches', 'scrolled'])) return drawOver();
+      drawBase();
+      drawOver();
+    },
+    name: () => (state.kind === 'head' ? `layer ${state.layer} heads ${[...state.heads].sort((a, b) => a - b).join(' ')}` : qkv.sourceName()) + ' lines',
+    figure: () => ({width: 760, height: n * row, draw(surface) {
+      const g = geometry(760);
+      drawLines(surface, g, 0, linesOf(0, n - 1), false);
+      drawNames(surface, g, 0, 0, n - 1);
+    }}),
+    csv() {
+      const rows = [['head', 'query', 'query_token', 'key', 'key_token', 'weight']];
+      for (const {head, weights} of sources()) {
+        for (let i = 0; i < n; ++i) {
+          for (let j = 0; j <= i; ++j) rows.push([head ?? state.kind, i, labels[i], j, labels[j], weights[start(i) + j]]);
+        }
+      }
+      return rows;
+    },
+  };
+})();

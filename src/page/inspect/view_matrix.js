@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+
+// One head's weights, or a mean or the rollout, as a matrix to look into: each row is a token that reads.
+(() => {
+  const {n, labels, state, views, find, start, figures} = qkv;
+  const plot = find('matrix-plot'), [base, over] = plot.querySelectorAll('canvas');
+  const left = 104, above = 84, right = 8, below = 8;
+  let picture = null, side = 0, zoom = 1, x0 = 0, y0 = 0, moving = null;  // x0, y0: the cell at the corner
+
+  const span = () => n / zoom, cell = () => side / span();
+
+  function layout() {
+    side = Math.max(160, Math.min(plot.clientWidth - left - right, 720));
+    plot.style.height = base.style.height = over.style.height = above + side + below + 'px';
+  }
+
+  function settle() {
+    x0 = qkv.clamp(x0, n - span());
+    y0 = qkv.clamp(y0, n - span());
+  }
+
+  function zoomTo(to, x = state.key ?? x0 + span() / 2, y = state.query) {
+    const next = Math.max(1, Math.min(to, Math.max(1, n / 6))), fx = (x + 0.5 - x0) / span(), fy = (y + 0.5 - y0) / span();
+    zoom = next;
+    x0 = x + 0.5 - Math.min(1, Math.max(0, fx)) * span();
+    y0 = y + 0.5 - Math.min(1, Math.max(0, fy)) * span();
+    settle();
+    qkv.change({zoomed: `${zoom} ${x0} ${y0}`});
+  }
+
+  // Names of the rows and columns: every one where there is room, else every few.
+  function drawNames(surface, size, from, to, corner) {
+    const {colours} = qkv, every = [1, 2, 5, 10, 20, 50, 100, 200, 500].find((e) => e * size >= 13) || 1000;
+    for (let i = Math.ceil(from / every) * every; i < to; i += every) {
+      const matched = state.matches.includes(i), o = {size: 11, fill: matched ? colours.mark : colours.soft, weight: matched ? 650 : 400};
+      const label = every === 1 ? labels[i] : `${i} ${labels[i]}`;
+      const y = above + (i + 0.5 - corner[1]) * size, x = left + (i + 0.5 - corner[0]) * size;
+      if (y > above && y < above + side) surface.text(left - 8, y + 4, label, {...o, align: 'right', max: left - 12});
+      if (x > left && x < left + side) surface.text(x + 4, above - 8, label, {...o, turned: true, max: above - 12});
+    }
+  }
+
+  function drawMatrix(surface) {
+    const {colours} = qkv, size = cell();
+    surface.rect(left, above, side, side, {fill: colours.card});
+    surface.clipped(left, above, side, side, () => {
+      surface.image(picture, left - x0 * size, above - y0 * size, n * size, n * size);
+      if (size >= 14 && span() <= 48) grid(surface, size);
+    });
+    surface.rect(left - 0.5, above - 0.5, side + 1, side + 1, {stroke: colours.edge});
+    drawNames(surface, size, Math.floor(Math.min(x0, y0)), Math.min(n, Math.ceil(Math.max(x0, y0) + span())), [x0, y0]);
+  }
+
+  function grid(surface, size) {
+    const {colours} = qkv;
+    for (let i = Math.floor(Math.min(x0, y0)); i <= Math.max(x0, y0) + span(); ++i) {
+      const x = left + (i - x0) * size, y = above + (i - y0) * size;
+      surface.path([[left, y], [left + side, y]], {stroke: colours.edge, opacity: 0.5, width: 0.5});
+      surface.path([[x, above], [x, above + side]], {stroke: colours.edge, opacity: 0.5, width: 0.5});
+    }
+    if (size < 38) return;
+    const weights = current(), {share} = qkv.tone(state.kind, state.layer, state.head);
+    for (let i = Math.floor(y0); i < Math.min(n, y0 + span()); ++i) {
+      for (let j = Math.floor(x0); j <= Math.min(i, x0 + span()); ++j) {
+        const w = weights[start(i) + j];
+        if (qkv.hidden(j)) continue;
+        surface.text(left + (j + 0.5 - x0) * size, above + (i + 0.5 - y0) * size + 4, w < 0.0005 ? '0' : w.toFixed(size > 52 ? 3 : 2),
+                     {size: 11, align: 'center', fill: share(w) > 0.45 ? colours.page : colours.soft});
+      }
+    }
+  }
+
+  const current = () => qkv.weights(state.kind, state.layer, state.head);
+
+  function drawOver() {
+    const {colours} = qkv, surface = qkv.onCanvas(over, left + side + right, above + side + below), size = cell();
+    const i = state.cellAt ? state.cellAt[0] : state.query, j = state.cellAt ? state.cellAt[1] : state.key;
+    surface.clipped(left, above, side, side, () => {
+      const y = above + (i - y0) * size, line = {stroke: colours.mark, width: 1.2};
+      surface.rect(left, y, side, Math.max(size, 1.5), {...line, opacity: 0.85});
+      if (j !== null) {
+        const x = left + (j - x0) * size;
+        surface.rect(x, above, Math.max(size, 1.5), side, {...line, opacity: 0.4});
+        surface.rect(x, y, Math.max(size, 3), Math.max(size, 3), {...line, width: 2});
+      }
+    });
+    says(i, j);
+  }
+
+  const line = (name, value) => {
+    const dt = document.createElement('dt'), dd = document.createElement('dd');
+    dt.textContent = name;
+    dd.textContent = value;
+    return [dt, dd];
+  };
+  function says(i, j) {
+    const weights = current(), box = find('matrix-says'), parts = [], from = start(i);
+    const order = Array.from({length: i + 1}, (_, key) => key).sort((a, b) => weights[from + b] - weights[from + a] || a - b);
+    let entropy = 0;
+    for (let key = 0; key <= i; ++key) if (weights[from + key] > 0) entropy -= weights[from + key] * Math.log(weights[from + key]);
+    const big = document.createElement('p'), small = document.createElement('small'), list = document.createElement('dl');
+    big.className = 'big';
+    big.id = 'matrix-value';
+    if (j === null) small.textContent = 'point at a cell';
+    else if (j > i) {
+      big.textContent = '0';
+      small.textContent = ' masked: the key lies ahead';
+    } else {
+      const w = weights[from + j], error = qkv.weightError(w);
+      big.textContent = figures(w, error);
+      small.textContent = ' ' + qkv.plusMinus(error);
+      small.className = 'error';
+    }
+    big.append(small);
+    list.append(...line('reads', `${i} ${labels[i]}`), ...(j === null ? [] : line('is read', `${j} ${labels[j]}`)),
+                ...(j === null || j > i ? [] : line('rank', `${order.indexOf(j) + 1} of ${i + 1}`)),
+                ...line('entropy of the row', entropy.toFixed(2) + ' nats'), ...line('on the first token', figures(weights[from], qkv.weightError(weights[from]))));
+    const title = document.createElement('h3'), bars = document.createElement('div');
+    title.textContent = 'The row reads most';
+    bars.className = 'bars';
+    bars.append(...order.filter((key) => !qkv.hidden(key)).slice(0, 10).map((key) => {
+      const div = document.createElement('div'), name = document.createElement('span'), bar = document.createElement('i'), number = document.createElement('span');
+      name.textContent = `${key} ${labels[key]}`;
+      bar.style.setProperty('--share', 100 * weights[from + key] + '%');
+      number.textContent = figures(weights[from + key], qkv.weightError(weights[from + key]));
+      div.className = key === j ? 'here' : '';
+      div.append(name, bar, number);
+      return div;
+    }));
+    parts.push(big, list, title, bars);
+    box.replaceChildren(...parts);
+  }
+
+  const cellOf = (event) => {
+    const box = plot.getBoundingClientRect(), j = x0 + (event.clientX - box.left - left) / cell(), i = y0 + (event.clientY - box.top - above) / cell();
+    return i >= y0 && j >= x0 && i < y0 + span() && j < x0 + span() ? [Math.floor(i), Math.floor(j)] : null;
+  };
+  plot.addEventListener('pointermove', (event) => {
+    if (moving && event.buttons) {
+      x0 = moving.x0 - (event.clientX - moving.x) / cell();
+      y0 = moving.y0 - (event.clientY - moving.y) / cell();
+      settle();
+      if (Math.hypot(event.clientX - moving.x, event.clientY - moving.y) > 4) moving.far = true;
+      return qkv.change({zoomed: `${zoom} ${x0} ${y0}`});
+    }
+    const to = cellOf(event);
+    if (String(to) !== String(state.cellAt)) qkv.change({cellAt: to, hover: to ? to[0] : null});
+  });
+  plot.addEventListener('pointerleave', () => qkv.change({cellAt: null, hover: null}));
+  plot.addEventListener('pointerdown', (event) => {
+    moving = {x: event.clientX, y: event.clientY, x0, y0};
+    if (zoom > 1) plot.setPointerCapture(event.pointerId);
+  });
+  plot.addEventListener('pointerup', (event) => {
+    const to = cellOf(event);
+    if (to && !moving?.far) qkv.change({query: to[0], key: to[1]});
+    moving = null;
+  });
+  plot.addEventListener('dblclick', () => qkv.open('steps'));
+  plot.addEventListener('wheel', (event) => {
+    if (!event.ctrlKey && !event.metaKey && document.activeElement !== plot) return;
+    event.preventDefault();
+    const to = cellOf(event) || [state.query, state.key ?? 0];
+    zoomTo(zoom * 1.2 ** (-Math.sign(event.deltaY) * Math.min(2, Math.abs(event.deltaY) / 50)), to[1], to[0]);
+  }, {passive: false});
+  plot.addEventListener('keydown', (event) => {
+    const [i, j] = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]}[event.key] || [0, 0];
+    if (i || j) {
+      qkv.change({cellAt: null, query: qkv.clamp(state.query + i, n - 1), key: qkv.clamp((state.key ?? state.query) + j, n - 1), hover: null});
+      reveal();
+    } else if (event.key === '+' || event.key === '=') zoomTo(zoom * 1.5);
+    else if (event.key === '-') zoomTo(zoom / 1.5);
+    else if (event.key === '0') zoomTo(1);
+    else if (event.key === 'Enter') qkv.open('steps');
+    else return;
+    event.preventDefault();
+  });
+  function reveal() {
+    const near = (corner, at) => at < corner ? at : at + 1 > corner + span() ? at + 1 - span() : corner;
+    y0 = near(y0, state.query);
+    if (state.key !== null) x0 = near(x0, state.key);
+    qkv.change({zoomed: `${zoom} ${x0} ${y0}`});
+  }
+  find('zoom-in').addEventListener('click', () => zoomTo(zoom * 1.5));
+  find('zoom-out').addEventListener('click', () => zoomTo(zoom / 1.5));
+  find('zoom-all').addEventListener('click', () => zoomTo(1));
+
+  views.matrix = {
+    update(now) {
+      const touched = (names) => names.some((name) => now.has(name));
+      if (touched(['view', 'size'])) layout();
+      if (touched(['view', 'theme', 'kind', 'layer', 'head', 'log', 'hideFirst', 'ownScale'])) {
+        const tone = qkv.tone(state.kind, state.layer, state.head);
+        picture = qkv.picture(current(), tone, n);
+        const name = qkv.sourceName();
+        find('matrix-title').textContent = name[0].toUpperCase() + name.slice(1);
+        qkv.legend('matrix-legend', tone.most, 'weight' + (state.log ? ', log scale' : ''));
+      }
+      if (touched(['view', 'size', 'theme', 'kind', 'layer', 'head', 'log', 'hideFirst', 'ownScale', 'matches', 'zoomed'])) {
+        drawMatrix(qkv.onCanvas(base, left + side + right, above + side + below));
+      }
+      drawOver();
+    },
+    name: () => qkv.sourceName() + ' matrix',
+    figure: () => ({width: left + side + right, height: above + side + below, draw: drawMatrix}),
+    csv() {
+      const weights = current(), rows = [['query', 'token', ...labels.map((label, j) => `${j} ${label}`)]];
+      for (let i = 0; i < n; ++i) {
+        rows.push([i, labels[i], ...Array.from({length: n}, (_, j) => j <= i ? weights[start(i) + j] : 0)]);
+      }
+      return rows;
+    },
+  };
+})();

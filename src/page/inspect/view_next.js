@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+
+// What comes next after a position: the model's probabilities, and what each layer would have said (the logit lens).
+(() => {
+  const {data, n, L, labels, word, state, views, find, figures} = qkv;
+  const top = data.lensTop, stages = data.lens, plot = find('next-plot'), row = 30;
+  const stageName = (s) => s === 0 ? 'embedding' : `layer ${s - 1}`;
+
+  const best = (s, t) => Array.from({length: top}, (_, at) => ({id: stages[s].ids[t * top + at], p: stages[s].probs[t * top + at]}));
+  // A token's probability at a stage: null where the stage does not name it.
+  function probability(s, t, id) {
+    const at = best(s, t).find((one) => one.id === id);
+    if (at) return at.p;
+    if (t + 1 < n && data.ids[t + 1] === id) return stages[s].next[t];
+    if (best(L, t)[0].id === id) return stages[s].last[t];
+    return null;
+  }
+
+  // The model's last word, as bars.
+  function drawBest(surface, x, y, width, t) {
+    const {colours} = qkv, follows = t + 1 < n ? data.ids[t + 1] : null;
+    surface.text(x, y + 14, `After “${labels[t]}” (${t})`, {size: 14, weight: 650, fill: colours.ink, max: width});
+    best(L, t).forEach(({id, p}, at) => {
+      const top_ = y + 28 + at * 26;
+      surface.text(x, top_ + 14, word(id), {size: 13, fill: colours.ink, max: 104, weight: id === follows ? 650 : 400, name: 'next-word-' + at});
+      surface.rect(x + 112, top_ + 3, Math.max(1, (width - 172) * p), 14, {fill: colours.accent, radius: 3});
+      surface.text(x + width, top_ + 14, figures(p, 0.00005), {size: 12, mono: true, align: 'right', fill: colours.ink, name: 'next-prob-' + at});
+    });
+    const end = y + 40 + top * 26;
+    const says = follows === null ? 'The text ends here.' : `In the text follows “${labels[t + 1]}”: ${figures(stages[L].next[t], 0.00005)}`;
+    surface.text(x, end + 10, says, {size: 13, fill: colours.ink, max: width, name: 'next-follows'});
+    surface.text(x, end + 30, `entropy ${stages[L].entropy[t].toFixed(2)} nats`, {size: 12, fill: colours.soft});
+  }
+
+  // Probabilities over the layers, as lines: the last stage's best tokens and the one that follows.
+  function drawLines(surface, x, y, width, height, t) {
+    const {colours} = qkv, at = (s) => x + 34 + (width - 150) * s / L, up = (p) => y + height - 22 - (height - 62) * p;
+    surface.text(x, y + 14, 'Layer by layer', {size: 14, weight: 650, fill: colours.ink});
+    for (const p of [0, 0.25, 0.5, 0.75, 1]) {
+      surface.path([[at(0), up(p)], [at(L), up(p)]], {stroke: p ? colours.faint : colours.edge});
+      surface.text(x + 26, up(p) + 4, String(p), {size: 11, fill: colours.soft, align: 'right'});
+    }
+    const every = Math.ceil((L + 1) / 14);
+    for (let s = 0; s <= L; s += every) surface.text(at(s), y + height - 5, s ? String(s - 1) : 'emb', {size: 11, fill: colours.soft, align: 'center'});
+    const ids = [best(L, t)[0].id];
+    if (t + 1 < n && !ids.includes(data.ids[t + 1])) ids.push(data.ids[t + 1]);
+    for (const {id} of best(L, t)) if (!ids.includes(id) && ids.length < 4) ids.push(id);
+    const ends = [];
+    ids.forEach((id, place) => {
+      const values = stages.map((_, s) => probability(s, t, id)), follows = t + 1 < n && data.ids[t + 1] === id;
+      const o = {stroke: follows ? colours.mark : place ? colours.soft : colours.accent, width: place && !follows ? 1.3 : 2.4, dash: place && !follows ? [[5, 3], [2, 3], [8, 3, 2, 3], [1, 2]][place % 4] : null};
+      let run = [];
+      const flush = () => { if (run.length > 1) surface.path(run, o); run = []; };
+      values.forEach((p, s) => p === null ? flush() : (run.push([at(s), up(p)]), surface.rect(at(s) - 2, up(p) - 2, 4, 4, {fill: o.stroke, radius: 2})));
+      flush();
+      if (values[L] !== null && (values[L] > 0.004 || place === 0 || follows)) ends.push({y: up(values[L]), id, o, follows});
+    });
+    ends.sort((a, b) => a.y - b.y);
+    ends.reduce((above, end) => {
+      const y_ = Math.max(end.y + 4, above + 14);
+      surface.text(at(L) + 8, y_, word(end.id) + (end.follows ? ' (follows)' : ''), {size: 12, fill: end.o.stroke, weight: end.o.width > 2 ? 650 : 400, max: 110});
+      return y_;
+    }, -1e9);
+  }
+
+  // Each layer's best token at the positions around t; the last layer above.
+  function drawTable(surface, x, y, width, t) {
+    const {colours} = qkv, count = Math.min(n, Math.max(3, Math.floor((width - 84) / 84))), each = (width - 84) / count;
+    const first = qkv.clamp(t - Math.floor(count / 2), n - count);
+    surface.text(x, y + 14, 'What each layer holds most likely to come next', {size: 14, weight: 650, fill: colours.ink});
+    for (let t_ = first; t_ < first + count; ++t_) {
+      const left = x + 84 + (t_ - first) * each, here = t_ === t;
+      surface.text(left + each / 2, y + 40, labels[t_], {size: 12, align: 'center', fill: here ? colours.mark : colours.ink, weight: here ? 650 : 400, max: each - 6});
+      for (let s = L; s >= 0; --s) {
+        const top_ = y + 50 + (L - s) * row, {id, p} = best(s, t_)[0], ground = qkv.weightColour(colours, p);
+        surface.rect(left + 1, top_ + 1, each - 2, row - 2, {fill: ground, radius: 4, stroke: here ? colours.mark : colours.faint, width: here ? 1.4 : 1});
+        surface.text(left + each / 2, top_ + 19, word(id), {size: 12, align: 'center', max: each - 10, fill: p > 0.45 ? colours.page : colours.ink,
+          name: `lens-${s}-${t_}`});
+      }
+    }
+    for (let s = L; s >= 0; --s) surface.text(x + 74, y + 69 + (L - s) * row, stageName(s), {size: 12, align: 'right', fill: colours.soft});
+    return {first, each, count};
+  }
+
+  const tall = () => Math.max(230, 90 + top * 26);
+  const height = () => tall() + 30 + 60 + (L + 1) * row;
+  let table = null;
+  function draw(surface, width) {
+    const t = state.query, part = Math.min(380, width * 0.36);
+    drawBest(surface, 0, 0, part, t);
+    drawLines(surface, part + 40, 0, width - part - 40, tall(), t);
+    table = drawTable(surface, 0, tall() + 26, width, t);
+  }
+
+  plot.addEventListener('click', (event) => {
+    if (!table) return;
+    const box = plot.getBoundingClientRect(), at = Math.floor((event.clientX - box.left - 84) / table.each);
+    if (event.clientY - box.top > tall() + 26 && at >= 0 && at < table.count) qkv.setQuery(table.first + at);
+  });
+  plot.addEventListener('keydown', (event) => {
+    const to = {ArrowLeft: state.query - 1, ArrowRight: state.query + 1, Home: 0, End: n - 1}[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    qkv.setQuery(to);
+  });
+
+  views.next = {
+    update(now) {
+      find('next-title').textContent = 'The next token';
+      if (!stages.length) {
+        plot.textContent = 'This file was made without the logit lens.';
+        return;
+      }
+      if (!['view', 'size', 'theme', 'query'].some((name) => now.has(name))) return;
+      const width = Math.max(640, plot.clientWidth), surface = new qkv.SvgSurface(width, height());
+      draw(surface, width);
+      plot.replaceChildren(surface.root);
+    },
+    name: () => `token ${state.query} next`,
+    figure: () => ({width: 1180, height: height(), draw: (surface) => draw(surface, 1180)}),
+    csv() {
+      const rows = [['stage', 'position', 'token', 'entropy', 'follows', ...Array.from({length: top}, (_, at) => [`token_${at + 1}`, `p_${at + 1}`]).flat()]];
+      stages.forEach((stage, s) => labels.forEach((label, t) => rows.push([stageName(s), t, label, stage.entropy[t], t + 1 < n ? stage.next[t] : '',
+        ...best(s, t).flatMap(({id, p}) => [word(id), p])])));
+      return rows;
+    },
+  };
+})();
