@@ -98,9 +98,13 @@ struct AttentionSteps {
   View softcapped = {};  // after the softcap (the same without one)
   View masked = {};      // with mask and ALiBi added, -inf where reading is not allowed
   View probs = {};
+  View products = {};  // q . k, before the scale
 };
 void attention_steps(const ConstView& q, const ConstView& k, const ConstView& v, const AttentionOptions& options,
                      const AttentionSteps& steps);
+// The same, and the results of that very computation (attention() with AttentionPath::reference gives their bits).
+void attention_steps(const ConstView& q, const ConstView& k, const ConstView& v, const AttentionOptions& options,
+                     const AttentionSteps& steps, const AttentionResults& results);
 
 // Gradients, f32 (f64 where the inputs are) or the inputs' type. Empty view = not wanted. Overwritten, not added to.
 struct AttentionGradients {

@@ -15,6 +15,8 @@
 
 namespace qkv {
 
+class TraceSink;  // qkv/trace.h
+
 enum class Norm : std::uint8_t { rmsnorm, layernorm };
 enum class Activation : std::uint8_t { relu, relu2, gelu, swiglu };  // gelu: the tanh form; relu2: relu squared
 enum class Positions : std::uint8_t { learned, rotary };             // rotary pairs are (i, i + head_dim / 2)
@@ -145,8 +147,13 @@ class Model {
   // Zeros shaped like the parameters: gradients, or the moments of an optimiser.
   std::vector<Tensor> zeros_like_parameters() const;
 
-  // All positions at once. Throws std::invalid_argument on a token outside the vocabulary or ctx > ctx_len.
-  Tensor logits(const Batch& batch);  // [batch, ctx, vocab_size]
+  // All positions at once. Throws std::invalid_argument on a token outside the vocabulary or ctx > ctx_len. A sink
+  // sees, and may change, what the pass makes on its way (qkv/trace.h); null: nobody looks, at no cost.
+  Tensor logits(const Batch& batch, TraceSink* sink = nullptr);  // [batch, ctx, vocab_size]
+  // What the head makes of the stream, final norm and all: the logits if `stream` is the last layer's resid_post (the
+  // same bits), and the logit lens if it is another's. stream [..., d_model], contiguous, of the model's type ->
+  // [..., vocab_size]. Throws std::invalid_argument.
+  Tensor unembed(const ConstView& stream);
   Loss loss(const Batch& batch);
   // Adds scale * d(loss.sum) / d(parameter) to the step's sum: the batch's sequences are the next ones of the step.
   // Give scale = 1 / (real targets of the whole step), so that accumulated micro-batches weigh every target alike.

@@ -11,6 +11,7 @@
 #include "qkv/explain.h"
 #include "qkv/generate.h"
 #include "qkv/gradient_sum.h"
+#include "qkv/inspect.h"
 #include "qkv/interrupt.h"
 #include "qkv/kernels.h"
 #include "qkv/kv_cache.h"
@@ -26,4 +27,5 @@
 #include "qkv/tensor.h"
 #include "qkv/threads.h"
 #include "qkv/tokenizer.h"
+#include "qkv/trace.h"
 #include "qkv/train.h"

@@ -104,14 +104,24 @@ Tensor attention(const ConstView& q, const ConstView& k, const ConstView& v, con
 
 void attention_steps(const ConstView& q, const ConstView& k, const ConstView& v, const AttentionOptions& options,
                      const AttentionSteps& steps) {
+  attention_steps(q, k, v, options, steps, {});
+}
+
+void attention_steps(const ConstView& q, const ConstView& k, const ConstView& v, const AttentionOptions& options,
+                     const AttentionSteps& steps, const AttentionResults& results) {
   const AttentionProblem p = make_problem(q, k, v, options);
   AttentionSteps wanted = steps;
+  AttentionResults also = results;
+  check_output("products", wanted.products, scores_shape(p), sum_type(p), sum_type(p));
   check_output("scores", wanted.scores, scores_shape(p), sum_type(p), sum_type(p));
   check_output("softcapped", wanted.softcapped, scores_shape(p), sum_type(p), sum_type(p));
   check_output("masked", wanted.masked, scores_shape(p), sum_type(p), sum_type(p));
   check_output("probs", wanted.probs, scores_shape(p), sum_type(p), sum_type(p));
+  check_output("out", also.out, out_shape(p), p.v.dtype, sum_type(p));
+  check_output("lse", also.lse, lse_shape(p), sum_type(p), sum_type(p));
+  check_output("probs", also.probs, scores_shape(p), sum_type(p), sum_type(p));
   if (p.require_readable_key) check_readable(p);
-  reference_forward(p, {}, wanted);
+  reference_forward(p, also, wanted);
 }
 
 void attention_backward(const ConstView& q, const ConstView& k, const ConstView& v, const ConstView& out,

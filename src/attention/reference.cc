@@ -2,6 +2,8 @@
 // The textbook forward pass: scores, softcap, mask, softmax, values, one head at a time.
 #include "attention/reference.h"
 
+#include <utility>
+
 #include "core/parallel.h"
 
 namespace qkv {
@@ -12,15 +14,17 @@ using reference::Matrix;
 template <class T>
 void forward_head(const AttentionProblem& p, std::int64_t b, std::int64_t h, const AttentionResults& results,
                   const AttentionSteps& steps) {
-  const Matrix<T> q = reference::gather<T>(p.q, b, h);                     // [q_len, d_k]
-  const Matrix<T> k = reference::gather<T>(p.k, b, h / p.group);           // [kv_len, d_k]
-  const Matrix<T> v = reference::gather<T>(p.v, b, h / p.group);           // [kv_len, d_v]
-  const Matrix<T> scores = reference::scaled_scores(p, q, k);              // [q_len, kv_len]
-  const Matrix<T> softcapped = reference::softcapped_scores(p, scores);    // [q_len, kv_len]
-  const Matrix<T> masked = reference::masked_scores(p, b, h, softcapped);  // [q_len, kv_len]
-  const auto softmax = reference::softmax_rows(p, h, masked);              // [q_len, kv_len], lse [q_len]
-  const Matrix<T> dropped = reference::dropped(p, b, h, softmax.probs);    // [q_len, kv_len]
-  const Matrix<T> out = reference::weighted_values(masked, dropped, v);    // [q_len, d_v]
+  const Matrix<T> q = reference::gather<T>(p.q, b, h);            // [q_len, d_k]
+  const Matrix<T> k = reference::gather<T>(p.k, b, h / p.group);  // [kv_len, d_k]
+  const Matrix<T> v = reference::gather<T>(p.v, b, h / p.group);  // [kv_len, d_v]
+  Matrix<T> products = reference::products(p, q, k);              // [q_len, kv_len]
+  reference::scatter(products, steps.products, b, h);
+  const Matrix<T> scores = reference::scaled_scores(p, std::move(products));  // [q_len, kv_len]
+  const Matrix<T> softcapped = reference::softcapped_scores(p, scores);       // [q_len, kv_len]
+  const Matrix<T> masked = reference::masked_scores(p, b, h, softcapped);     // [q_len, kv_len]
+  const auto softmax = reference::softmax_rows(p, h, masked);                 // [q_len, kv_len], lse [q_len]
+  const Matrix<T> dropped = reference::dropped(p, b, h, softmax.probs);       // [q_len, kv_len]
+  const Matrix<T> out = reference::weighted_values(masked, dropped, v);       // [q_len, d_v]
 
   reference::scatter(out, results.out, b, h);
   reference::scatter(softmax.probs, results.probs, b, h);

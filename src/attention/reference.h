@@ -30,9 +30,13 @@ void scatter(const Matrix<T>& matrix, const View& view, std::int64_t b, std::int
 template <class T>
 void store_element(const View& view, std::int64_t offset, T value) noexcept;
 
-// (q . k) * scale                                               q [q_len, d_k], k [kv_len, d_k] -> [q_len, kv_len]
+// q . k                                                         q [q_len, d_k], k [kv_len, d_k] -> [q_len, kv_len]
 template <class T>
-Matrix<T> scaled_scores(const AttentionProblem& p, const Matrix<T>& q, const Matrix<T>& k);
+Matrix<T> products(const AttentionProblem& p, const Matrix<T>& q, const Matrix<T>& k);
+
+// (q . k) * scale                                                                  products, scores [q_len, kv_len]
+template <class T>
+Matrix<T> scaled_scores(const AttentionProblem& p, Matrix<T> products);
 
 // softcap * tanh(scores / softcap), or the scores themselves without a softcap                     [q_len, kv_len]
 template <class T>

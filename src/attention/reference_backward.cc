@@ -86,7 +86,8 @@ void backward_group(const AttentionProblem& p, std::int64_t b, std::int64_t g, c
   for (std::int64_t h = g * p.group; h < (g + 1) * p.group; ++h) {
     const Matrix<T> q = reference::gather<T>(p.q, b, h);           // [q_len, d_k]
     const Matrix<T> dout = reference::gather<T>(dout_view, b, h);  // [q_len, d_v]
-    const Matrix<T> softcapped = reference::softcapped_scores(p, reference::scaled_scores(p, q, k));
+    const Matrix<T> softcapped =
+        reference::softcapped_scores(p, reference::scaled_scores(p, reference::products(p, q, k)));
     const Matrix<T> masked = reference::masked_scores(p, b, h, softcapped);
     const auto softmax = reference::softmax_rows(p, h, masked);
     const Matrix<T> dropped = reference::dropped(p, b, h, softmax.probs);

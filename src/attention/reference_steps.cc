@@ -63,13 +63,19 @@ void scatter(const Matrix<T>& matrix, const View& view, std::int64_t b, std::int
 }
 
 template <class T>
-Matrix<T> scaled_scores(const AttentionProblem& p, const Matrix<T>& q, const Matrix<T>& k) {
-  const T scale = static_cast<T>(p.scale);
-  Matrix<T> scores(p.q_len, p.kv_len);
+Matrix<T> products(const AttentionProblem& p, const Matrix<T>& q, const Matrix<T>& k) {
+  Matrix<T> products(p.q_len, p.kv_len);
   for (std::int64_t i = 0; i < p.q_len; ++i) {
-    for (std::int64_t j = 0; j < p.kv_len; ++j) scores.row(i)[j] = dot(q.row(i), k.row(j), p.d_k) * scale;
+    for (std::int64_t j = 0; j < p.kv_len; ++j) products.row(i)[j] = dot(q.row(i), k.row(j), p.d_k);
   }
-  return scores;
+  return products;
+}
+
+template <class T>
+Matrix<T> scaled_scores(const AttentionProblem& p, Matrix<T> products) {
+  const T scale = static_cast<T>(p.scale);
+  for (T& x : products.values) x *= scale;
+  return products;
 }
 
 template <class T>
@@ -163,7 +169,8 @@ Matrix<T> weighted_values(const Matrix<T>& masked, const Matrix<T>& probs, const
   template Matrix<T> gather<T>(const ConstView&, std::int64_t, std::int64_t);                              \
   template void scatter(const Matrix<T>&, const View&, std::int64_t, std::int64_t) noexcept;               \
   template void store_element(const View&, std::int64_t, T) noexcept;                                      \
-  template Matrix<T> scaled_scores(const AttentionProblem&, const Matrix<T>&, const Matrix<T>&);           \
+  template Matrix<T> products(const AttentionProblem&, const Matrix<T>&, const Matrix<T>&);                \
+  template Matrix<T> scaled_scores(const AttentionProblem&, Matrix<T>);                                    \
   template Matrix<T> softcapped_scores(const AttentionProblem&, const Matrix<T>&);                         \
   template Matrix<T> masked_scores(const AttentionProblem&, std::int64_t, std::int64_t, const Matrix<T>&); \
   template bool is_read(T) noexcept;                                                                       \

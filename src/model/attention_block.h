@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 
+#include "model/layer_trace.h"
 #include "model/operand.h"
 #include "model/parameters.h"
 #include "model/prepared.h"
@@ -65,11 +67,44 @@ void turn(const ModelConfig& c, const Sequences& s, const RotaryTable<T>& table,
   rotary(s, c.n_head + c.n_kv_head, size.all(), table, first_position, back, qkv);
 }
 
+// Attention whose matrices, of type `dtype`, go to the sink; f32 or f64 as the path sums.
+inline void traced_attention(const ConstView& q, const ConstView& k, const ConstView& v,
+                             const AttentionOptions& options, const AttentionResults& results, DType dtype,
+                             const LayerTrace& trace) {
+  Tensor products, scaled, scores, pattern;  // [batch, n_head, ctx, ctx]
+  const auto wanted = [&](TraceSite site, Tensor& matrix) {
+    if (!trace.wants(site)) return View{};
+    matrix = Tensor(Dims{q.shape[0], q.shape[1], q.shape[2], k.shape[2]}, dtype);
+    return matrix.view();
+  };
+  AttentionSteps steps;
+  steps.products = wanted(TraceSite::products, products);
+  steps.scores = wanted(TraceSite::scaled, scaled);
+  steps.masked = wanted(TraceSite::scores, scores);
+  steps.probs = wanted(TraceSite::pattern, pattern);
+  attention_steps(q, k, v, options, steps, results);
+  trace.show(TraceSite::products, products);
+  trace.show(TraceSite::scaled, scaled);
+  trace.show(TraceSite::scores, scores);
+  trace.show(TraceSite::pattern, pattern);
+}
+
+// Views [batch, heads, ctx, d], shown token by token.
+struct TracedHeads {
+  TraceSite site;
+  View view;
+};
+inline void trace_heads(const LayerTrace& trace, std::initializer_list<TracedHeads> list) {
+  if (!trace.sink) return;
+  for (const TracedHeads& heads : list) trace.pass(heads.site, swap_axes(heads.view, 1, 2));
+}
+
 // xn [rows, d_model] -> y [rows, d_model]; leaves qkv, heads and lse in `a`.
 template <class T, class S>
 void attention_block_forward(const ModelConfig& c, const Sequences& s, const PreparedLayer<T>& w, const T* out_bias,
                              const RotaryTable<T>& table, const S* xn, LayerActivations<T, S>& a,
-                             const AttentionDropout& dropout, ModelProfile* profile, T* y) {
+                             const AttentionDropout& dropout, ModelProfile* profile, T* y,
+                             const LayerTrace& trace = {}) {
   const std::int64_t rows = s.rows();
   const QkvSizes size = qkv_sizes(c);
   S* qkv = a.qkv.take(rows * size.all());      // [rows, q + k + v]
@@ -80,12 +115,19 @@ void attention_block_forward(const ModelConfig& c, const Sequences& s, const Pre
   }
   {
     const PartTimer timer(profile, &ModelProfile::attention);
-    turn(c, s, table, 0, false, qkv);
     const QkvViews<S> views(c, s, qkv);
+    trace_heads(trace, {{TraceSite::q, views.q}, {TraceSite::k, views.k}, {TraceSite::v, views.v}});
+    turn(c, s, table, 0, false, qkv);
+    if (c.positions == Positions::rotary)
+      trace_heads(trace, {{TraceSite::rot_q, views.q}, {TraceSite::rot_k, views.k}});
     AttentionResults results;
     results.out = by_head(heads, s, size.heads, c.n_head, c.v_head_dim);
     results.lse = view(a.lse.take(s.batch * c.n_head * s.ctx), Dims{s.batch, c.n_head, s.ctx});
-    attention(views.q, views.k, views.v, causal_options(s, dropout), results);
+    if (trace.wants_matrices())
+      traced_attention(views.q, views.k, views.v, causal_options(s, dropout), results, dtype_of<T>, trace);
+    else
+      attention(views.q, views.k, views.v, causal_options(s, dropout), results);
+    trace_heads(trace, {{TraceSite::z, results.out}});
   }
   const PartTimer timer(profile, &ModelProfile::projections);
   w.wo.forward(rows, static_cast<const S*>(heads), out_bias, y);

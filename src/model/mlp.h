@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/activation.h"
+#include "model/layer_trace.h"
 #include "model/parameters.h"
 #include "model/prepared.h"
 #include "model/weight_gradient.h"
@@ -24,19 +25,23 @@ S* activation_of(const ModelConfig& c, std::int64_t rows, RemadeActivations<T, S
 // mn [rows, d_model] -> the activation [rows, d_ff]; leaves up and activation in `a`
 template <class T, class S>
 const S* mlp_activation(const ModelConfig& c, std::int64_t rows, const PreparedLayer<T>& w, const S* mn,
-                        RemadeActivations<T, S>& a) {
+                        RemadeActivations<T, S>& a, const LayerTrace& trace = {}) {
   S* up = a.up.take(rows * up_width(c));  // [rows, d_ff] or [rows, 2, d_ff]
   w.up.forward(rows, mn, w.up_bias.empty() ? nullptr : w.up_bias.data(), up);
+  trace.pass(TraceSite::mlp_pre, trace.rows(up, c.d_ff, up_width(c)));
+  if (c.activation == Activation::swiglu)
+    trace.pass(TraceSite::mlp_pre_linear, trace.rows(up + c.d_ff, c.d_ff, up_width(c)));
   S* activation = activation_of(c, rows, a);  // [rows, d_ff]
   activation_forward(c.activation, rows, c.d_ff, up, activation);
+  trace.pass(TraceSite::mlp_post, trace.rows(activation, c.d_ff));
   return activation;
 }
 
 // mn [rows, d_model] -> y [rows, d_model]
 template <class T, class S>
 void mlp_forward(const ModelConfig& c, std::int64_t rows, const PreparedLayer<T>& w, const T* down_bias, const S* mn,
-                 RemadeActivations<T, S>& a, T* y) {
-  w.down.forward(rows, mlp_activation(c, rows, w, mn, a), down_bias, y);
+                 RemadeActivations<T, S>& a, T* y, const LayerTrace& trace = {}) {
+  w.down.forward(rows, mlp_activation(c, rows, w, mn, a, trace), down_bias, y);
 }
 
 // forward: y = activation(mn W_gate + b_gate, mn W_up + b_up) W_down + b_down

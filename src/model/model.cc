@@ -177,12 +177,33 @@ void Model::set_dropout(const ModelDropout& dropout) {
 
 bool fast_bf16() { return has_fast_bf16_products(); }
 
-Tensor Model::logits(const Batch& batch) {
+Tensor Model::logits(const Batch& batch, TraceSink* sink) {
   check(config(), batch, false);
   Tensor logits({batch.batch, batch.ctx, config().vocab_size}, dtype());
   if (logits.size() == 0) return logits;
   impl_->visit([&]<class T, class S>(Network<T, S>& net, const ModelParameters<const T*>& p) {
-    net.logits(p, {batch.batch, batch.ctx, batch.lengths}, batch.tokens, logits.data<T>());
+    net.logits(p, {batch.batch, batch.ctx, batch.lengths}, batch.tokens, logits.data<T>(), sink);
+  });
+  return logits;
+}
+
+Tensor Model::unembed(const ConstView& stream) {
+  const std::int64_t d = config().d_model;
+  const int last = stream.rank() - 1;
+  if (last < 0 || stream.shape[last] != d)
+    refuse("the stream expected rows of d_model = " + std::to_string(d) + "; found the shape " +
+           to_string(stream.shape));
+  if (stream.dtype != dtype())
+    refuse("the stream expected " + std::string(dtype_name(dtype())) + "; found " +
+           std::string(dtype_name(stream.dtype)));
+  if (!(stream.strides == contiguous_strides(stream.shape))) refuse("the stream expected contiguous elements");
+  Dims shape = stream.shape;
+  shape[last] = config().vocab_size;
+  Tensor logits(shape, dtype());
+  if (logits.size() == 0) return logits;
+  if (!stream) refuse("the stream expected elements; found a view without data");
+  impl_->visit([&]<class T, class S>(Network<T, S>& net, const ModelParameters<const T*>& p) {
+    net.unembed(p, element_count(stream.shape) / d, static_cast<const T*>(stream.data), logits.data<T>());
   });
   return logits;
 }

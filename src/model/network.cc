@@ -85,24 +85,30 @@ void Network<T, S>::layer_forward(const Pass& pass, std::size_t i) {
   RemadeActivations<T, S>& r = remade(pass, i);
   const LayerParameters<const T*>& p = pass.p.layers[i];
   const PreparedLayer<T>& w = prepared_.layers[i];
+  const LayerTrace trace = pass.trace(i);
+  trace.show(TraceSite::resid_pre, trace.rows(a.x.get(), c_.d_model));
   T* delta = w_.delta.take(size);   // [rows, d_model]
   T* middle = r.middle.take(size);  // [rows, d_model]
   S* mn = r.mlp_norm.take(size);    // [rows, d_model]
   attention_block_forward(c_, pass.s, w, p.bo, table_, static_cast<const S*>(r.attention_norm.get()), a,
-                          pass.of_attention(i), profile_, delta);
+                          pass.of_attention(i), profile_, delta, trace);
   drop(pass, i, DropoutKind::attention_residual, delta);
+  trace.pass(TraceSite::attn_out, trace.rows(delta, c_.d_model));
   {
     const PartTimer timer(profile_, &ModelProfile::norms);
     add_norm_forward(c_.norm, c_.norm_eps, rows, c_.d_model, static_cast<const T*>(a.x.get()),
                      static_cast<const T*>(delta), p.mlp_norm.gain, p.mlp_norm.bias, middle, mn,
                      r.mlp_stats.take(2 * rows));
   }
+  trace.show(TraceSite::resid_mid, trace.rows(middle, c_.d_model));
   {
     const PartTimer timer(profile_, &ModelProfile::mlp);
-    mlp_forward(c_, rows, w, p.b_down, static_cast<const S*>(mn), r, delta);
+    mlp_forward(c_, rows, w, p.b_down, static_cast<const S*>(mn), r, delta, trace);
   }
   drop(pass, i, DropoutKind::mlp_residual, delta);
+  trace.pass(TraceSite::mlp_out, trace.rows(delta, c_.d_model));
   end_layer(pass, i, middle, delta);
+  trace.show(TraceSite::resid_post, trace.rows(activations(pass, i + 1).x.get(), c_.d_model));
 }
 
 // delta [rows, d_model], what a block adds to the stream
@@ -149,14 +155,25 @@ void Network<T, S>::head_logits(std::int64_t rows, const S* x, T* logits) {
 
 template <class T, class S>
 void Network<T, S>::logits(const ModelParameters<const T*>& p, const Sequences& s, std::span<const std::int32_t> tokens,
-                           T* logits) {
+                           T* logits, TraceSink* sink) {
   prepared_.prepare(c_, p, false);
-  const std::int64_t group = group_size(s.ctx);
+  const std::int64_t group = sink ? s.batch : group_size(s.ctx);  // a sink sees all sequences at once
   for (std::int64_t b = 0; b < s.batch; b += group) {
     const Sequences part = s.part(b, group);
-    const S* x = forward({p, part, tokens.subspan(static_cast<std::size_t>(b * s.ctx)), false});
+    const S* x = forward({p, part, tokens.subspan(static_cast<std::size_t>(b * s.ctx)), false, {}, 0, sink});
     head_logits(part.rows(), x, logits + b * s.ctx * c_.vocab_size);
   }
+}
+
+template <class T, class S>
+void Network<T, S>::unembed(const ModelParameters<const T*>& p, std::int64_t rows, const T* stream, T* logits) {
+  prepared_.prepare(c_, p, false);
+  const std::int64_t size = rows * c_.d_model;
+  if (!c_.final_norm) return head_logits(rows, as_operand(size, stream, w_.final_norm), logits);
+  S* x = w_.final_norm.take(size);  // [rows, d_model]
+  norm_forward(c_.norm, c_.norm_eps, rows, c_.d_model, stream, p.final_norm.gain, p.final_norm.bias, x,
+               w_.final_stats.take(2 * rows));
+  head_logits(rows, x, logits);
 }
 
 template <class T, class S>

@@ -19,6 +19,7 @@
 #include "model/sequences.h"
 #include "model/workspace.h"
 #include "qkv/model.h"
+#include "qkv/trace.h"
 
 namespace qkv {
 
@@ -37,8 +38,11 @@ class Network {
   void set_dropout(const ModelDropout& dropout) noexcept { dropout_ = dropout; }
   void set_profile(ModelProfile* profile) noexcept { profile_ = profile; }
 
-  // logits [rows, vocab_size]
-  void logits(const ModelParameters<const T*>& p, const Sequences& s, std::span<const std::int32_t> tokens, T* logits);
+  // logits [rows, vocab_size]; sink may be null
+  void logits(const ModelParameters<const T*>& p, const Sequences& s, std::span<const std::int32_t> tokens, T* logits,
+              TraceSink* sink = nullptr);
+  // What the head makes of a stream: stream [rows, d_model] -> logits [rows, vocab_size]
+  void unembed(const ModelParameters<const T*>& p, std::int64_t rows, const T* stream, T* logits);
 
   // The loss; with gradients, scale * d(loss.sum) is added to their sum. batch has been checked.
   Loss loss(const ModelParameters<const T*>& p, const Batch& batch, T scale, GradientSum::Impl* gradients);

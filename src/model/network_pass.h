@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/dropout.h"
+#include "model/layer_trace.h"
 #include "model/network.h"
 #include "qkv/attention.h"
 
@@ -16,6 +17,9 @@ struct Network<T, S>::Pass {
   bool keep;                             // activations, for the backward pass
   ModelDropout dropout = {};
   std::int64_t first_sequence = 0;  // its number in the step, for dropout
+  TraceSink* sink = nullptr;        // null: nobody looks
+
+  LayerTrace trace(std::size_t layer) const { return {sink, static_cast<std::int64_t>(layer), s.batch, s.ctx}; }
 
   Dropout at(std::size_t layer, DropoutKind kind) const {
     if (dropout.p == 0) return {};

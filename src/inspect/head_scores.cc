@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Heads that behave in known ways, found on random tokens that are read twice.
+#include <algorithm>
+#include <numeric>
+
+#include "core/random.h"
+#include "inspect/checks.h"
+#include "qkv/inspect.h"
+
+namespace qkv {
+namespace {
+
+// Where the two copies stand: [begin] r0 ... r(n-1) r0 ... r(n-1).
+struct Repeated {
+  std::int64_t start, length;  // of the first copy, and of each
+  std::int64_t ctx() const noexcept { return start + 2 * length; }
+};
+
+// Adds up the weights that the scores are means of, layer by layer; no matrix outlives its layer.
+class ScoreSink : public TraceSink {
+ public:
+  ScoreSink(const ModelConfig& c, const Repeated& text) : text_(text) {
+    for (std::int64_t l = 0; l < c.n_layer; ++l)
+      for (std::int64_t h = 0; h < c.n_head; ++h) sums.push_back({l, h, 0, 0, 0, 0});
+  }
+  bool wants(TraceSite site, std::int64_t) const override { return site == TraceSite::pattern; }
+  void visit(const Traced& traced) override {
+    const Dims& s = traced.values.strides;
+    for (std::int64_t b = 0; b < traced.values.shape[0]; ++b)
+      for (std::int64_t h = 0; h < traced.values.shape[1]; ++h)
+        add(sums[static_cast<std::size_t>(traced.layer * traced.values.shape[1] + h)],
+            [&](std::int64_t i, std::int64_t j) {
+              const std::int64_t at = b * s[0] + h * s[1] + i * s[2] + j * s[3];
+              return traced.values.dtype == DType::f64 ? static_cast<const double*>(traced.values.data)[at]
+                                                       : static_cast<const float*>(traced.values.data)[at];
+            });
+  }
+
+  std::vector<HeadScores> sums;  // [n_layer * n_head]
+
+ private:
+  template <class Weight>
+  void add(HeadScores& s, const Weight& weight) const {
+    const std::int64_t ctx = text_.ctx(), n = text_.length, second = text_.start + n;
+    double previous = 0, first = 0, duplicate = 0, induction = 0;
+    for (std::int64_t i = 2; i < ctx; ++i) {
+      previous += weight(i, i - 1);
+      first += weight(i, 0);
+    }
+    for (std::int64_t i = second; i < ctx; ++i) {
+      duplicate += weight(i, i - n);
+      induction += weight(i, i - n + 1);
+    }
+    s.previous_token += previous / static_cast<double>(ctx - 2);
+    s.first_token += first / static_cast<double>(ctx - 2);
+    s.duplicate_token += duplicate / static_cast<double>(n);
+    s.induction += induction / static_cast<double>(n);
+  }
+
+  Repeated text_;
+};
+
+// `count` tokens below `vocab` without the begin token, all different where there are as many.
+std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocab, std::int32_t begin, std::uint64_t seed,
+                                        std::uint64_t stream) {
+  const Random random(seed, stream);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(vocab));  // a shuffled vocabulary, as far as it is needed
+  std::iota(ids.begin(), ids.end(), 0);
+  if (begin >= 0 && begin < vocab) ids.erase(ids.begin() + begin);
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<std::size_t>(i) % ids.size();
+    const auto left = static_cast<std::uint64_t>(ids.size() - at);
+    std::swap(ids[at], ids[at + random.below(static_cast<std::uint64_t>(i), left)]);
+    tokens.push_back(ids[at]);
+  }
+  return tokens;
+}
+
+}  // namespace
+
+std::vector<HeadScores> head_scores(Model& model, const HeadScoreOptions& options) {
+  constexpr std::int64_t kLongest = 64, kShortest = 3;
+  const ModelConfig& c = model.config();
+  const std::int64_t vocab = options.vocab_limit > 0 ? std::min(options.vocab_limit, c.vocab_size) : c.vocab_size;
+  Repeated text{options.begin_token >= 0 ? 1 : 0, options.length};
+  if (text.length == 0) text.length = std::min(kLongest, (c.ctx_len - text.start) / 2);
+  if (text.length < kShortest || text.ctx() > c.ctx_len)
+    refuse_inspect("random tokens, 3 or more, that fit twice into ctx_len = " + std::to_string(c.ctx_len),
+                   std::to_string(text.length));
+  if (options.sequences < 1) refuse_inspect("sequences of at least 1", std::to_string(options.sequences));
+  if (vocab < 2) refuse_inspect("a vocabulary of at least 2", std::to_string(vocab));
+  ScoreSink sink(c, text);
+  for (std::int64_t s = 0; s < options.sequences; ++s) {
+    const std::vector<std::int32_t> drawn =
+        random_tokens(text.length, vocab, options.begin_token, options.seed, static_cast<std::uint64_t>(s));
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(text.start), options.begin_token);
+    for (int copy = 0; copy < 2; ++copy) tokens.insert(tokens.end(), drawn.begin(), drawn.end());
+    model.logits({1, text.ctx(), tokens, {}, {}}, &sink);
+  }
+  for (HeadScores& s : sink.sums)
+    for (double* sum : {&s.previous_token, &s.first_token, &s.duplicate_token, &s.induction})
+      *sum /= static_cast<double>(options.sequences);
+  return sink.sums;
+}
+
+}  // namespace qkv
