@@ -9,7 +9,7 @@ build: deps  ## an optimised build/release/qkv
 	cmake --build --preset release --parallel $(JOBS) --target qkv
 
 test: deps  ## builds and runs every test
-	cmake --preset release -DQKV_BUILD_TESTS=ON
+	cmake --preset release -DQKV_BUILD_TESTS=ON $$(scripts/python_tools.sh)
 	cmake --build --preset release --parallel $(JOBS)
 	ctest --preset release --parallel $(JOBS)
 

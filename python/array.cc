@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "array.h"
+
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+namespace qkv::python {
+namespace {
+
+// What is looked up once. Objects live as long as the process: modules are never unloaded.
+nb::handle numpy() {
+  static const nb::handle module = nb::module_::import_("numpy").release();
+  return module;
+}
+nb::handle numpy_type() {
+  static const nb::handle type = nb::object(numpy().attr("ndarray")).release();
+  return type;
+}
+nb::handle torch() {
+  static const nb::handle module = nb::module_::import_("torch").release();
+  return module;
+}
+
+std::optional<DType> dtype_from(nb::dlpack::dtype dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const auto is = [&](Code code, int bits) { return dtype.code == std::uint8_t(code) && dtype.bits == bits; };
+  if (dtype.lanes != 1) return std::nullopt;
+  if (is(Code::Float, 32)) return DType::f32;
+  if (is(Code::Float, 64)) return DType::f64;
+  if (is(Code::Float, 16)) return DType::f16;
+  if (is(Code::Bfloat, 16)) return DType::bf16;
+  if (is(Code::Int, 64)) return DType::i64;
+  if (is(Code::Int, 32)) return DType::i32;
+  if (is(Code::Bool, 8)) return DType::boolean;
+  return std::nullopt;
+}
+
+nb::dlpack::dtype to_dlpack(DType dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const auto bits = std::uint8_t(8 * dtype_size(dtype));
+  Code code = Code::Float;
+  if (dtype == DType::bf16) code = Code::Bfloat;
+  if (dtype == DType::i64 || dtype == DType::i32) code = Code::Int;
+  if (dtype == DType::boolean) code = Code::Bool;
+  return {std::uint8_t(code), bits, 1};
+}
+
+std::string text_of(nb::handle object) {
+  const nb::object text = nb::steal(PyObject_Str(object.ptr()));
+  const char* bytes = text.is_valid() ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
+  if (!bytes) throw nb::python_error();
+  return bytes;
+}
+
+// NumPy knows bf16 by a type that is registered with it (ml_dtypes), and exports it neither way. Only its name tells.
+bool is_numpy_bf16(nb::handle array) {
+  return text_of(nb::getattr(array.attr("dtype"), "name", nb::none())) == "bfloat16";
+}
+
+std::string class_name(nb::handle object) { return text_of(nb::getattr(object.type(), "__name__")); }
+
+[[noreturn]] void refuse(const char* name, nb::handle object, bool writable) {
+  const std::string where = std::string("[attention] ") + name;
+  if (!nb::hasattr(object, "dtype") && !PyObject_CheckBuffer(object.ptr()))
+    throw nb::type_error((where + " must be an array; found " + class_name(object)).c_str());
+  if (nb::hasattr(object, "requires_grad") && nb::object(object.attr("requires_grad")).is(nb::handle(Py_True)))
+    throw std::invalid_argument(where + " requires a gradient; detach it, or use qkv.torch");
+  const std::string dtype = text_of(nb::getattr(object, "dtype", nb::str("another type")));
+  throw std::invalid_argument(where + " must be " + (writable ? "a writable" : "an") +
+                              " array of at most 8 axes in this processor's memory, aligned to its elements, which "
+                              "DLPack or the buffer protocol show; found " +
+                              class_name(object) + " of " + dtype);
+}
+
+nb::handle numpy_dtype(DType dtype) {
+  static const std::array<nb::handle, 7> types = [] {
+    std::array<nb::handle, 7> made{};
+    for (const auto& [name, type] : {std::pair{"float32", DType::f32},
+                                     {"float64", DType::f64},
+                                     {"float16", DType::f16},
+                                     {"int64", DType::i64},
+                                     {"int32", DType::i32},
+                                     {"bool", DType::boolean}})
+      made[std::size_t(type)] = nb::object(numpy().attr("dtype")(name)).release();
+    return made;
+  }();
+  return types[std::size_t(dtype)];
+}
+
+nb::object torch_dtype(DType dtype) {
+  const char* name = dtype == DType::f32    ? "float32"
+                     : dtype == DType::f64  ? "float64"
+                     : dtype == DType::f16  ? "float16"
+                     : dtype == DType::bf16 ? "bfloat16"
+                     : dtype == DType::i64  ? "int64"
+                     : dtype == DType::i32  ? "int32"
+                                            : "bool";
+  return torch().attr(name);
+}
+
+nb::tuple to_tuple(const Dims& shape) {
+  nb::object tuple = nb::steal(PyTuple_New(shape.rank()));
+  for (int i = 0; i < shape.rank(); ++i) PyTuple_SET_ITEM(tuple.ptr(), i, PyLong_FromLongLong(shape[i]));
+  return nb::borrow<nb::tuple>(tuple);
+}
+
+// A tensor as an array of another framework, which owns it.
+template <class Kind>
+nb::object owned_by(Tensor tensor) {
+  auto owner = std::make_unique<Tensor>(std::move(tensor));
+  std::array<std::size_t, kMaxRank> shape{};
+  for (int i = 0; i < owner->shape().rank(); ++i) shape[std::size_t(i)] = std::size_t(owner->shape()[i]);
+  Tensor* held = owner.release();
+  nb::capsule capsule(held, [](void* p) noexcept { delete static_cast<Tensor*>(p); });
+  static char nothing = 0;
+  void* data = held->raw() ? held->raw() : &nothing;
+  return nb::cast(nb::ndarray<Kind>(data, std::size_t(held->shape().rank()), shape.data(), capsule, nullptr,
+                                    to_dlpack(held->dtype())));
+}
+
+}  // namespace
+
+Framework framework_of(nb::handle object) {
+  if (object.type().is(numpy_type())) return Framework::numpy;
+  const nb::object module = nb::getattr(object.type(), "__module__", nb::str(""));
+  if (!nb::isinstance<nb::str>(module)) return Framework::other;
+  const std::string name = text_of(module);
+  const auto belongs = [&](std::string_view package) {
+    return name.starts_with(package) && (name.size() == package.size() || name[package.size()] == '.');
+  };
+  if (belongs("torch")) return Framework::torch;
+  if (belongs("jaxlib") || belongs("jax")) return Framework::jax;
+  // Parameter and other classes that a program derives from a tensor.
+  for (nb::handle base : nb::borrow<nb::tuple>(object.type().attr("__mro__"))) {
+    if (base.is(numpy_type())) return Framework::numpy;
+    if (text_of(nb::getattr(base, "__module__", nb::str(""))) == "torch") return Framework::torch;
+  }
+  return Framework::other;
+}
+
+Borrowed::Borrowed(const char* name, nb::handle given, bool writable) {
+  nb::object object = nb::borrow(given);
+  if (PyList_Check(given.ptr()) || PyTuple_Check(given.ptr()) || PyFloat_Check(given.ptr()))
+    object = numpy().attr("asarray")(given);
+  if (!object.type().is(numpy_type()) && nb::hasattr(object, "block_until_ready")) object.attr("block_until_ready")();
+  if (framework_of(object) == Framework::torch && nb::object(object.attr("requires_grad")).is(nb::handle(Py_True)))
+    refuse(name, object, writable);  // its gradient would be lost without a word
+  if (import(object, writable, false)) return;
+  if (PyObject_TypeCheck(object.ptr(), reinterpret_cast<PyTypeObject*>(numpy_type().ptr())) && is_numpy_bf16(object) &&
+      import(object.attr("view")("uint16"), writable, true))
+    return;
+  refuse(name, object, writable);
+}
+
+bool Borrowed::import(nb::handle object, bool writable, bool bits_of_bf16) {
+  const auto take = [&](const auto& array) {
+    const nb::dlpack::dtype bits{std::uint8_t(nb::dlpack::dtype_code::UInt), 16, 1};
+    const auto dtype = bits_of_bf16 && array.dtype() == bits ? DType::bf16 : dtype_from(array.dtype());
+    if (!dtype || array.ndim() > std::size_t(kMaxRank) || array.device_type() != nb::device::cpu::value) return false;
+    const std::span<const std::int64_t> sizes(array.shape_ptr(), array.ndim());
+    view_ = {array.data(), *dtype, Dims(sizes), {}};
+    view_.strides =
+        array.stride_ptr() ? Dims(std::span(array.stride_ptr(), array.ndim())) : contiguous_strides(view_.shape);
+    if (reinterpret_cast<std::uintptr_t>(view_.data) % dtype_size(*dtype) != 0) return false;
+    if (element_count(view_.shape) == 0) {  // whatever address and strides it has
+      static std::int64_t nothing = 0;      // none would say "not given"
+      view_.data = &nothing;
+      view_.strides = contiguous_strides(view_.shape);
+    }
+    return true;
+  };
+  if (writable) return nb::try_cast(object, written_, false) && take(written_);
+  return nb::try_cast(object, read_, false) && take(read_);
+}
+
+Borrowed borrow_optional(const char* name, nb::handle object) {
+  return object.is_none() ? Borrowed() : Borrowed(name, object);
+}
+
+std::vector<std::int64_t> integers(const char* name, nb::handle object) {
+  if (object.is_none()) return {};
+  if (PyIndex_Check(object.ptr()) && !nb::hasattr(object, "shape")) {
+    const long long value = PyLong_AsLongLong(nb::steal(PyNumber_Index(object.ptr())).ptr());
+    if (value == -1 && PyErr_Occurred()) throw nb::python_error();
+    return {value};
+  }
+  const Borrowed array(name, object);
+  const ConstView& view = array.view();
+  const std::int64_t count = element_count(view.shape);
+  if (view.dtype != DType::i64 && view.dtype != DType::i32 && count > 0)
+    throw std::invalid_argument(std::string("[attention] ") + name + " must be whole numbers of 32 or 64 bits; found " +
+                                std::string(dtype_name(view.dtype)) + " " + to_string(view.shape));
+  std::vector<std::int64_t> values(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t rest = i, at = 0;
+    for (int axis = view.rank() - 1; axis >= 0; --axis) {
+      at += rest % view.shape[axis] * view.strides[axis];
+      rest /= view.shape[axis];
+    }
+    values[std::size_t(i)] = view.dtype == DType::i64 ? static_cast<const std::int64_t*>(view.data)[at]
+                                                      : static_cast<const std::int32_t*>(view.data)[at];
+  }
+  return values;
+}
+
+Result::Result(Framework framework, nb::handle like, const Dims& shape, DType dtype) {
+  if (framework == Framework::torch) {
+    object_ = torch().attr("empty")(to_tuple(shape), nb::arg("dtype") = torch_dtype(dtype));
+  } else if (framework == Framework::numpy && dtype == DType::bf16) {
+    object_ = numpy().attr("empty")(to_tuple(shape), like.attr("dtype"));
+  } else if (framework == Framework::jax) {
+    object_ = owned_by<nb::jax>(Tensor(shape, dtype));
+  } else if (dtype == DType::bf16) {
+    object_ = owned_by<nb::array_api>(Tensor(shape, dtype));
+  } else {
+    static const nb::handle empty = nb::object(numpy().attr("empty")).release();
+    PyObject* arguments[] = {to_tuple(shape).release().ptr(), numpy_dtype(dtype).ptr()};
+    object_ = nb::steal(PyObject_Vectorcall(empty.ptr(), arguments, 2, nullptr));
+    Py_DECREF(arguments[0]);
+    if (!object_.is_valid()) throw nb::python_error();
+  }
+  memory_ = Borrowed("a result", object_, framework != Framework::jax);
+  view_ = memory_.writable_view();
+}
+
+Result::Result(const char* name, nb::handle out)
+    : object_(nb::borrow(out)), memory_(name, out, true), view_(memory_.writable_view()) {}
+
+nb::object Result::object() const { return wanted() ? object_ : nb::none(); }
+
+nb::object to_numpy(Tensor tensor) { return owned_by<nb::numpy>(std::move(tensor)); }
+
+}  // namespace qkv::python

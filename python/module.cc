@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compiled part of the Python package: what C++ throws, and the module's functions and classes.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string_view.h>
+#include <qkv/error.h>
+#include <qkv/kernels.h>
+#include <qkv/threads.h>
+
+#include <string>
+
+#include "bind.h"
+
+namespace nb = nanobind;
+
+namespace {
+
+// qkv.FileError is an OSError that knows the path and the byte.
+void translate_file_error(const std::exception_ptr& pointer, void*) {
+  try {
+    std::rethrow_exception(pointer);
+  } catch (const qkv::FileError& error) {
+    const nb::object type = nb::module_::import_("qkv._results").attr("FileError");
+    PyErr_SetObject(type.ptr(), nb::object(type(error.what(), error.path(), error.offset())).ptr());
+  }
+}
+
+}  // namespace
+
+NB_MODULE(_qkv, m) {
+  m.doc() = "Attention and small language models: the compiled part of qkv.";
+  nb::register_exception_translator(translate_file_error);
+  m.attr("__version__") = QKV_VERSION;
+  m.def("set_num_threads", &qkv::set_num_threads, nb::arg("threads"),
+        "How many threads later calls compute with, in the whole process; 0 means one a core. Results never depend on "
+        "it. Not to be called while another thread computes.");
+  m.def("num_threads", &qkv::num_threads, "How many threads calls compute with.");
+  m.def("kernel_set", &qkv::kernel_set, "'portable', 'avx2', 'avx512' or 'avx512_bf16'; QKV_KERNELS forces one.");
+  qkv::python::bind_attention(m);
+}
