@@ -7,7 +7,7 @@
   const {n, H, labels, state, views, find, start, figures} = qkv;
   const plot = find('lines-plot'), tall = plot.querySelector('.tall'), stack = plot.querySelector('.stack');
   const [base, over] = plot.querySelectorAll('canvas');
-  const row = 21, most = 6000;  // lines drawn at once
+  const row = 21, most = 3000, moving = 500;  // lines drawn at once, and while it is scrolled
 
   const sources = () => {
     if (state.kind !== 'head') return [{weights: qkv.weights(state.kind, state.layer, state.head), colour: qkv.colours.accent,
@@ -22,24 +22,36 @@
     return {column, a: edge - 8, b: edge + middle + 8, from: edge, to: edge + middle};
   };
 
-  // The lines of the queries first ... last, strongest last; the weakest are left out where there are too many.
-  function linesOf(first, last, only) {
-    const found = [];
-    for (const {weights, tone, colour} of sources()) {
-      for (let i = first; i <= last; ++i) {
-        if (only && !only(i)) continue;
-        for (let j = state.hideFirst ? 1 : 0; j <= i; ++j) {
-          const part = Math.min(1, tone.share(weights[start(i) + j]));
-          if (part > 0.03) found.push([part, i, j, colour]);
-        }
-      }
+  // All lines of what is chosen, the strongest first; made when the choice changes, not when it is scrolled.
+  let known = {key: '', lines: []};
+  function allLines() {
+    const key = `${state.kind} ${state.layer} ${[...state.heads]} ${state.log} ${state.hideFirst} ${state.ownScale} ${state.theme}`;
+    if (known.key === key) return known.lines;
+    const lines = [];
+    for (const source of sources()) {
+      for (let i = 0; i < n; ++i) for (let j = state.hideFirst ? 1 : 0; j <= i; ++j) add(lines, source, i, j);
     }
-    found.sort((a, b) => a[0] - b[0]);
-    return found.length > most ? found.slice(found.length - most) : found;
+    lines.sort((a, b) => b[0] - a[0]);
+    known = {key, lines};
+    return lines;
+  }
+  function add(lines, {weights, tone, colour}, i, j) {
+    const part = Math.min(1, tone.share(weights[start(i) + j]));
+    if (part > 0.03) lines.push([part, i, j, colour]);
+  }
+  // Those of one query, or of one key.
+  function linesOf(side, at) {
+    const lines = [];
+    for (const source of sources()) {
+      if (side === 'query') for (let j = state.hideFirst ? 1 : 0; j <= at; ++j) add(lines, source, at, j);
+      else if (!qkv.hidden(at)) for (let i = at; i < n; ++i) add(lines, source, i, at);
+    }
+    return lines.sort((a, b) => b[0] - a[0]);
   }
 
   function drawLines(surface, g, top, lines, strong) {
-    for (const [part, i, j, colour] of lines) {
+    for (let at = lines.length; at-- > 0;) {  // the strongest above the others
+      const [part, i, j, colour] = lines[at];
       surface.path([[g.from, (i + 0.5) * row - top], [g.to, (j + 0.5) * row - top]],
                    {curve: true, stroke: colour, opacity: strong ? 0.15 + 0.85 * part : 0.06 + 0.8 * part, width: strong ? 1 + 2 * part : 0.8 + 1.4 * part});
     }
@@ -63,7 +75,13 @@
 
   function drawBase() {
     const {top, width, height, first, last} = range(), g = geometry(width), surface = qkv.onCanvas(base, width, height);
-    drawLines(surface, g, top, linesOf(first, n - 1, (i) => i <= last || i - first < 80), false);
+    const bound = scrolling ? moving : most, seen = [];
+    for (const line of allLines()) {
+      if (line[1] < first || line[2] > last) continue;
+      seen.push(line);
+      if (seen.length === bound) break;
+    }
+    drawLines(surface, g, top, seen, false);
     drawNames(surface, g, top, first, last);
   }
 
@@ -74,7 +92,7 @@
     const {colours} = qkv, {top, width, height} = range(), g = geometry(width), surface = qkv.onCanvas(over, width, height);
     const {side, at} = pointed(), query = side === 'query';
     base.style.opacity = state.lineAt ? 0.22 : 0.75;
-    const lines = query ? linesOf(at, at) : linesOf(at, n - 1).filter((line) => line[2] === at);
+    const lines = linesOf(side, at);
     drawLines(surface, g, top, lines, true);
     const y = (i) => (i + 0.5) * row - top + 4.5;
     surface.rect(query ? g.a - g.column + 30 : g.b - 5, at * row - top + 1, g.column - 26, row - 2, {stroke: colours.mark, width: 1.5, radius: 4});
@@ -128,7 +146,15 @@
     if (focused >= 0) box.children[focused].focus();
   }
 
-  plot.addEventListener('scroll', () => qkv.change({scrolled: plot.scrollTop}), {passive: true});
+  let scrolling = 0;
+  plot.addEventListener('scroll', () => {
+    clearTimeout(scrolling);
+    scrolling = setTimeout(() => {
+      scrolling = 0;
+      qkv.change({settled: performance.now()});
+    }, 120);
+    qkv.change({scrolled: plot.scrollTop});
+  }, {passive: true});
   plot.addEventListener('pointermove', (event) => {
     const box = plot.getBoundingClientRect(), at = Math.floor((event.clientY - box.top + plot.scrollTop) / row);
     const side = event.clientX - box.left < plot.clientWidth / 2 ? 'query' : 'key', now = state.lineAt;
@@ -165,14 +191,14 @@
       if (touched(['query']) && !state.lineAt) reveal();
       find('lines-title').textContent = state.kind === 'head' && state.heads.size !== 1 ?
         `Layer ${state.layer}, ${state.heads.size} heads` : `Who reads whom: ${qkv.sourceName()}`;
-      if (!touched(['view', 'size', 'theme', 'heads', 'kind', 'layer', 'head', 'log', 'hideFirst', 'ownScale', 'matches', 'scrolled'])) return drawOver();
+      if (!touched(['view', 'size', 'theme', 'heads', 'kind', 'layer', 'head', 'log', 'hideFirst', 'ownScale', 'matches', 'scrolled', 'settled'])) return drawOver();
       drawBase();
       drawOver();
     },
     name: () => (state.kind === 'head' ? `layer ${state.layer} heads ${[...state.heads].sort((a, b) => a - b).join(' ')}` : qkv.sourceName()) + ' lines',
     figure: () => ({width: 760, height: n * row, draw(surface) {
       const g = geometry(760);
-      drawLines(surface, g, 0, linesOf(0, n - 1), false);
+      drawLines(surface, g, 0, allLines().slice(0, 2 * most), false);
       drawNames(surface, g, 0, 0, n - 1);
     }}),
     csv() {
