@@ -9,6 +9,7 @@
 // Misuse throws std::invalid_argument.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -157,7 +158,14 @@ HeadEffect head_effect(Model& model, std::span<const std::int32_t> tokens, std::
 // qkv::FileError.
 std::int64_t save_trace(const std::string& directory, const Trace& trace);
 
-// The page: one self-contained HTML file (docs/inspect.md).
-std::string inspect_page(const Trace& trace, const Tokenizer& tokenizer);
+struct InspectPageOptions {
+  std::size_t most_bytes = 5'000'000;
+  std::vector<HeadId> first = {};  // heads whose q, k, v and z are kept where not all of them fit
+};
+// The page: one self-contained HTML file of at most most_bytes (docs/inspect.md), made from what the trace holds alone.
+// The more there is, the coarser its numbers are; the page tells how far off each may be. Needs q, k, v, z, scaled and
+// pattern of every layer; the lens, rollout and head_scores where the trace has them. Throws std::invalid_argument where
+// they are missing or not finite, and where the text is too long for so many bytes.
+std::string inspect_page(const Trace& trace, const Tokenizer& tokenizer, const InspectPageOptions& options = {});
 
 }  // namespace qkv

@@ -198,6 +198,10 @@ void keep_vectors(InspectBlobs& blobs, const InspectPage& p, const std::vector<s
     // A head that always reads the first token says less than one of the other kinds.
     interest[i / share] = std::max({interest[i / share], s[0], s[1] / 4, s[2], s[3]});
   }
+  for (const auto& [layer, head] : p.first) {
+    const std::size_t at = count(layer * p.n_kv_head + head / static_cast<std::int64_t>(share));
+    if (layer >= 0 && head >= 0 && head < p.n_head && at < interest.size()) interest[at] = 2;
+  }
   std::vector<std::size_t> order(lines.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return interest[a] > interest[b]; });

@@ -47,6 +47,7 @@ struct InspectPage {
   const float* rollout = nullptr;                           // [n_layer, ctx, ctx] or null
   // [n_layer * n_head] or empty: previous token, first token, duplicate token, induction; 0 ... 1
   std::vector<std::array<double, 4>> head_scores;
+  std::vector<std::pair<std::int64_t, std::int64_t>> first;  // (layer, head) whose vectors are kept before all others
 };
 
 // The file's text. Its numbers have the best precision of inspect_ladder() that keeps it within `most` bytes; the page

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trace as a page: what the page shows of it, in the page's own terms.
+#include "page/inspect_page.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+#include "inspect/checks.h"
+#include "qkv/inspect.h"
+
+namespace qkv {
+namespace {
+
+std::string text_of(const Tokenizer& tokenizer, std::int32_t id) {
+  if (id >= 0 && id < tokenizer.size()) return tokenizer.decode(id);
+  return std::string("#").append(std::to_string(id));
+}
+
+InspectLayer layer_of(const TraceLayer& layer, const ModelConfig& c, std::int64_t ctx) {
+  const bool turned = layer.rot_q.size() > 0 && layer.rot_k.size() > 0;  // what the scores were made from
+  const Tensor& q = turned ? layer.rot_q : layer.q;                      // [ctx, n_head, head_dim]
+  const Tensor& k = turned ? layer.rot_k : layer.k;                      // [ctx, n_kv_head, head_dim]
+  require_f32("q", q, {ctx, c.n_head, c.head_dim});
+  require_f32("k", k, {ctx, c.n_kv_head, c.head_dim});
+  require_f32("v", layer.v, {ctx, c.n_kv_head, c.v_head_dim});
+  require_f32("z", layer.z, {ctx, c.n_head, c.v_head_dim});
+  require_f32("scaled", layer.scaled, {c.n_head, ctx, ctx});
+  require_f32("pattern", layer.pattern, {c.n_head, ctx, ctx});
+  return {q.data(), k.data(), layer.v.data(), layer.z.data(), layer.scaled.data(), layer.pattern.data()};
+}
+
+void add_lens(InspectPage& page, const Trace& trace, const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> named;
+  for (const LensStage& stage : trace.lens) {
+    page.lens.push_back({stage.top_ids.data<std::int32_t>(), stage.top_probs.data(), stage.next_prob.data(),
+                         stage.last_prob.data(), stage.entropy.data()});
+    page.lens_top = stage.top_ids.shape()[1];
+    named.insert(named.end(), stage.top_ids.data<std::int32_t>(),
+                 stage.top_ids.data<std::int32_t>() + stage.top_ids.size());
+  }
+  named.insert(named.end(), trace.tokens.begin(), trace.tokens.end());
+  std::sort(named.begin(), named.end());
+  named.erase(std::unique(named.begin(), named.end()), named.end());
+  for (const std::int32_t id : named) page.words.emplace_back(id, text_of(tokenizer, id));
+}
+
+}  // namespace
+
+std::string inspect_page(const Trace& trace, const Tokenizer& tokenizer, const InspectPageOptions& options) {
+  InspectPage page;
+  const ModelConfig& config = trace.config;
+  page.model = trace.model;
+  page.n_head = config.n_head;
+  page.n_kv_head = config.n_kv_head;
+  page.d_k = config.head_dim;
+  page.d_v = config.v_head_dim;
+  page.rotary = config.positions == Positions::rotary;
+  page.facts = {{"in the stream", std::to_string(config.d_model)},
+                {"words in the vocabulary", std::to_string(config.vocab_size)}};
+  page.ids = trace.tokens;
+  for (const std::int32_t id : trace.tokens) page.tokens.push_back(text_of(tokenizer, id));
+  for (const TraceLayer& layer : trace.layers) page.layers.push_back(layer_of(layer, config, trace.ctx()));
+  add_lens(page, trace, tokenizer);
+  if (trace.rollout.size() > 0) {
+    require_f32("rollout", trace.rollout, {config.n_layer, trace.ctx(), trace.ctx()});
+    page.rollout = trace.rollout.data();
+  }
+  for (const HeadScores& s : trace.head_scores) {
+    page.head_scores.push_back({s.previous_token, s.first_token, s.duplicate_token, s.induction});
+  }
+  for (const HeadId& head : options.first) page.first.emplace_back(head.layer, head.head);
+  return inspect_html(page, options.most_bytes);
+}
+
+}  // namespace qkv
