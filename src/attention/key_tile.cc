@@ -148,9 +148,10 @@ PackedValues::PackedValues(const TilePlan& plan)
     Scratch scratch(plan);
     const KeySteps tiles{0, p.sequences[static_cast<std::size_t>(b)].kv_len, p.first_key, kKeyTile};
     for (std::int64_t j = 0; j < tiles.end; j = tiles.next(j)) {
-      const KeyTile t = load_keys(plan, b, kv_head, j, tiles.next(j), KeyUse::forward, scratch.keys);
       const std::int64_t at = slot(b, kv_head, j);
-      std::copy_n(t.v_pairs, round_up(t.n, 2) * d_v_, pairs_ + at * kKeyTile * d_v_);
+      KeyBuffers buffers = scratch.keys;
+      buffers.v_pairs = pairs_ + at * kKeyTile * d_v_;
+      const KeyTile t = load_keys(plan, b, kv_head, j, tiles.next(j), KeyUse::forward, buffers);
       finite_[at] = values_finite(t, plan);
     }
   });

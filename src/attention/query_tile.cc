@@ -100,6 +100,8 @@ void store_rows_transposed(const float* t, const QueryTile& tile, std::int64_t d
     return;
   }
   tile.kernels->transpose_out(t, tile.rows, d, factor, scratch.rows, d);
+  if (s[3] == 1 && s[2] == d && tile.heads == 1)
+    return narrow_elements(x.dtype, x.data, row_offset(s, tile, 0), 1, tile.rows * d, scratch.rows);
   for (int r = 0; r < tile.rows; ++r)
     narrow_elements(x.dtype, x.data, row_offset(s, tile, r), s[3], d, scratch.rows + r * d);
 }

@@ -92,6 +92,8 @@ class Forward {
     if (tile.rows == 0) return;
     Scratch scratch(plan_);
     load_queries(tile, scratch);
+    ask_for_rows(results_.out, tile, tile.first_query, p_.d_v);
+    ask_for_rows(p_.q, tile, tile.first_query - num_threads() * tile.queries, p_.d_k);
     Sums total = take_sums(scratch), split = take_sums(scratch);
     const KeySteps splits{tile.any_begin, tile.any_end, p_.first_key, kSplitKeys};
     clear(total, tile, splits.begin < splits.end ? 0 : d_v_padded_);
@@ -144,6 +146,17 @@ class Forward {
         if (piece > 0) merge(tile, sums_of(task, piece), total);
       finish(tile, total, scratch);
     });
+  }
+
+  // Brings `queries` rows of d elements from the query `first` on near: what this tile will write, and what this thread
+  // will most likely read next.
+  static void ask_for_rows(const ConstView& x, const QueryTile& tile, std::int64_t first, std::int64_t d) noexcept {
+    if (!x || x.strides[3] != 1 || first < 0 || tile.heads > 1) return;
+    const std::int64_t size = static_cast<std::int64_t>(dtype_size(x.dtype)), row = x.strides[2] * size;
+    const char* at = static_cast<const char*>(x.data) +
+                     (tile.b * x.strides[0] + tile.first_head * x.strides[1] + first * x.strides[2]) * size;
+    for (std::int64_t i = 0; i < tile.queries; ++i)
+      for (std::int64_t byte = 0; byte < d * size; byte += 64) __builtin_prefetch(at + i * row + byte, 1, 2);
   }
 
   void load_queries(const QueryTile& tile, Scratch& scratch) const noexcept {
