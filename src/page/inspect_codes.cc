@@ -11,7 +11,8 @@ namespace qkv {
 namespace {
 
 constexpr InspectPrecision kLadder[] = {
-    {65535, 3, 16, 16}, {65535, 3, 16, 8}, {255, 3, 8, 8}, {255, 3, 0, 8}, {255, 2, 0, 6}, {127, 2, 0, 5},
+    {65535, 3, 16, 16}, {65535, 3, 16, 8}, {255, 3, 8, 8}, {255, 3, 0, 8},
+    {255, 2, 0, 6},     {127, 2, 0, 5},    {127, 2, 0, 4},
 };
 
 [[noreturn]] void refuse(const char* what, float found) {

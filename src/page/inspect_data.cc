@@ -144,9 +144,6 @@ InspectBlobs inspect_blobs(const InspectPage& p, const InspectPrecision& precisi
         append_log_sums(sums, scaled, pattern, ctx);
       }
     }
-    for (std::size_t g = 0; g < count(p.n_kv_head); ++g) {
-      add_line(blobs.vectors, group_vectors(p, layer, g, precision.vector_bits), Deflate::values);
-    }
     if (p.rollout) {
       bytes.clear();
       append_weights(bytes, p.rollout + l * square, ctx, precision);
@@ -183,16 +180,19 @@ std::vector<std::array<double, 4>> text_scores(const InspectPage& p) {
   return scores;
 }
 
-void keep_vectors(InspectBlobs& blobs, const InspectPage& p, const std::vector<std::array<double, 4>>& scores,
-                  std::size_t most) {
-  std::vector<std::string> lines;
-  for (std::size_t at = 0; at < blobs.vectors.size();) {
-    const std::size_t end = blobs.vectors.find('\n', at);
-    lines.push_back(blobs.vectors.substr(at, end - at));
-    at = end + 1;
-  }
+namespace {
+
+std::string vector_line(const InspectPage& p, std::size_t group, std::int32_t bits) {
+  const std::size_t groups = count(p.n_kv_head);
+  std::string text;
+  add_line(text, group_vectors(p, p.layers[group / groups], group % groups, bits), Deflate::values);
+  return text;
+}
+
+// [n_layer * n_kv_head] groups, the most interesting first: those that were asked for, then by what their heads do.
+std::vector<std::size_t> by_interest(const InspectPage& p, const std::vector<std::array<double, 4>>& scores) {
   const std::size_t share = count(p.n_head / p.n_kv_head);
-  std::vector<double> interest(lines.size(), 0);  // [n_layer * n_kv_head]
+  std::vector<double> interest(p.layers.size() * count(p.n_kv_head), 0);
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const auto& s = p.head_scores.empty() ? scores[i] : p.head_scores[i];
     // A head that always reads the first token says less than one of the other kinds.
@@ -202,25 +202,60 @@ void keep_vectors(InspectBlobs& blobs, const InspectPage& p, const std::vector<s
     const std::size_t at = count(layer * p.n_kv_head + head / static_cast<std::int64_t>(share));
     if (layer >= 0 && head >= 0 && head < p.n_head && at < interest.size()) interest[at] = 2;
   }
-  std::vector<std::size_t> order(lines.size());
+  std::vector<std::size_t> order(interest.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return interest[a] > interest[b]; });
-  std::size_t kept = lines.size();  // line ends
-  for (const std::size_t i : order) {
-    if (kept + lines[i].size() > most) lines[i].clear();
-    kept += lines[i].size();
+  return order;
+}
+
+}  // namespace
+
+std::size_t InspectBlobs::size() const noexcept {
+  std::size_t sum = weights.size() + scores.size() + log_sums.size() + rollout.size();
+  for (const std::string& line : vectors) sum += line.size();
+  return sum;
+}
+
+void pack_vectors(InspectBlobs& blobs, const InspectPage& p, std::int32_t bits) {
+  const std::size_t groups = p.layers.size() * count(p.n_kv_head);
+  blobs.vectors.resize(groups);
+  for (std::size_t g = 0; g < groups; ++g) blobs.vectors[g] = vector_line(p, g, bits);
+  blobs.vector_bits.assign(groups, bits);
+}
+
+bool fit_vectors(InspectBlobs& blobs, const InspectPage& p, const std::vector<std::array<double, 4>>& scores,
+                 std::size_t most) {
+  pack_vectors(blobs, p, 3);
+  const std::size_t least = std::accumulate(blobs.vectors.begin(), blobs.vectors.end(), std::size_t{0},
+                                            [](std::size_t sum, const std::string& line) { return sum + line.size(); });
+  const bool all = least <= most;
+  if (!all) {
+    blobs.vectors.assign(blobs.vectors.size(), "\n");
+    blobs.vector_bits.assign(blobs.vectors.size(), 0);
   }
-  blobs.vectors.clear();
-  for (const std::string& line : lines) blobs.vectors += line + '\n';
+  std::size_t used = all ? least : blobs.vectors.size();
+  for (const std::size_t g : by_interest(p, scores)) {
+    for (const std::int32_t bits : all ? std::vector<std::int32_t>{8, 6, 5, 4} : std::vector<std::int32_t>{4}) {
+      std::string line = vector_line(p, g, bits);
+      const std::size_t now = used - blobs.vectors[g].size() + line.size();
+      if (now > most) continue;
+      used = now;
+      blobs.vectors[g] = std::move(line);
+      blobs.vector_bits[g] = bits;
+      break;
+    }
+  }
+  return all;
 }
 
 std::string inspect_data(const InspectPage& p, const std::vector<std::array<double, 4>>& scores,
-                         const InspectPrecision& precision) {
+                         const InspectPrecision& precision, const std::vector<std::int32_t>& vector_bits) {
   std::string text = fmt::format(
       "{{\"model\":{},\"facts\":{},\"layers\":{},\"heads\":{},\"kvHeads\":{},\"dk\":{},\"dv\":{},\"rotary\":{},\n",
       json_text(p.model), facts_text(p), p.layers.size(), p.n_head, p.n_kv_head, p.d_k, p.d_v, p.rotary);
-  text += fmt::format("\"weightPeak\":{},\"weightPower\":{},\"scoreBits\":{},\"vectorBits\":{},\n",
-                      precision.weight_peak, precision.weight_power, precision.score_bits, precision.vector_bits);
+  text +=
+      fmt::format("\"weightPeak\":{},\"weightPower\":{},\"scoreBits\":{},\"vectorBits\":{},\n", precision.weight_peak,
+                  precision.weight_power, precision.score_bits, list(vector_bits.size(), vector_bits.data(), whole));
   text += tokens_text(p) + fmt::format(",\n\"lensTop\":{},\"lens\":", p.lens_top) + lens_text(p);
   return text + ",\n\"words\":" + words_text(p) + ",\n\"textScores\":" + scores_text(scores) +
          ",\n\"headScores\":" + scores_text(p.head_scores) + "}";

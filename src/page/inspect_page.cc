@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 #include "page/assets.h"
@@ -43,11 +44,12 @@ std::string whole_page(const InspectPage& p, const std::vector<std::array<double
                        const InspectPrecision& precision, const InspectBlobs& blobs) {
   std::string text = head(p);
   text += kInspectBody;
-  text += "<script type=\"application/json\" id=\"data\">" + inspect_data(p, scores, precision) + "</script>\n";
+  text += "<script type=\"application/json\" id=\"data\">" + inspect_data(p, scores, precision, blobs.vector_bits) +
+          "</script>\n";
   add_block(text, "weights", blobs.weights);
   add_block(text, "scores", blobs.scores);
   add_block(text, "log-sums", blobs.log_sums);
-  add_block(text, "vectors", blobs.vectors);
+  add_block(text, "vectors", std::accumulate(blobs.vectors.begin(), blobs.vectors.end(), std::string()));
   add_block(text, "rollout", blobs.rollout);
   text += "<script>";
   for (const std::string_view part : kInspectScript) text += part;
@@ -63,7 +65,8 @@ std::string inspect_html(const InspectPage& p, std::size_t most) {
   const std::size_t numbers = layers * ctx *
                               (static_cast<std::size_t>(p.n_head) * static_cast<std::size_t>(p.d_k + p.d_v) +
                                static_cast<std::size_t>(p.n_kv_head) * static_cast<std::size_t>(p.d_k + p.d_v));
-  const std::size_t fixed = whole_page(p, scores, inspect_ladder().front(), {}).size() + 500;
+  const std::size_t fixed = whole_page(p, scores, inspect_ladder().front(), {}).size() + 500 +
+                            3 * layers * static_cast<std::size_t>(p.n_kv_head);
   if (fixed >= most) {
     throw std::invalid_argument(
         fmt::format("[inspect_page] expected at most {} bytes; found {} before the first weight", most, fixed));
@@ -71,15 +74,20 @@ std::string inspect_html(const InspectPage& p, std::size_t most) {
   for (const InspectPrecision& precision : inspect_ladder()) {
     const auto bits = static_cast<std::size_t>(precision.vector_bits);
     if (numbers * bits / 16 > most) continue;  // deflate never takes away half of such numbers
-    const InspectBlobs blobs = inspect_blobs(p, precision);
+    InspectBlobs blobs = inspect_blobs(p, precision);
+    if (fixed + blobs.size() > most) continue;
+    pack_vectors(blobs, p, precision.vector_bits);
     if (fixed + blobs.size() <= most) return whole_page(p, scores, precision, blobs);
   }
-  for (const InspectPrecision& precision : {InspectPrecision{127, 2, 0, 5}, InspectPrecision{63, 2, 0, 5}}) {
-    InspectBlobs blobs = inspect_blobs(p, precision);
-    const std::size_t others = fixed + blobs.size() - blobs.vectors.size();
-    if (others + layers * static_cast<std::size_t>(p.n_kv_head) > most) continue;
-    keep_vectors(blobs, p, scores, most - others);
-    return whole_page(p, scores, precision, blobs);
+  for (const bool all : {true, false}) {  // whether the vectors of every head must find room
+    for (const std::int32_t peak : {255, 127, 63}) {
+      const InspectPrecision precision{peak, 2, 0, 0};
+      InspectBlobs blobs = inspect_blobs(p, precision);
+      const std::size_t others = fixed + blobs.size();
+      if (!all && peak == 255) continue;  // rather more heads than finer weights
+      if (others + layers * static_cast<std::size_t>(p.n_kv_head) > most) continue;
+      if (fit_vectors(blobs, p, scores, most - others) || !all) return whole_page(p, scores, precision, blobs);
+    }
   }
   throw std::invalid_argument(fmt::format(
       "[inspect_page] expected weights that fit into {} bytes; found {} layers of {} heads and {} tokens: give a "

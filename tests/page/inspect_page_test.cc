@@ -44,7 +44,7 @@ TEST(InspectPage, holds_markup_of_the_text_as_text) {
 TEST(InspectPage, keeps_to_the_bytes_it_may_have) {
   const DrawnPass pass(3, 4, 48, 16);
   const std::string finest = inspect_html(pass.page);
-  EXPECT_THAT(finest, HasSubstr("\"weightPeak\":65535,\"weightPower\":3,\"scoreBits\":16,\"vectorBits\":16"));
+  EXPECT_THAT(finest, HasSubstr("\"weightPeak\":65535,\"weightPower\":3,\"scoreBits\":16,\"vectorBits\":[16,16,"));
   std::size_t before = finest.size() + 1;
   for (const std::size_t most : {finest.size() - 1, finest.size() * 4 / 5, finest.size() * 3 / 5}) {
     const std::string html = inspect_html(pass.page, most);
@@ -55,13 +55,28 @@ TEST(InspectPage, keeps_to_the_bytes_it_may_have) {
   EXPECT_THROW(inspect_html(pass.page, 20000), std::invalid_argument);
 }
 
-TEST(InspectPage, leaves_out_the_vectors_of_the_least_interesting_heads) {
+TEST(InspectPage, keeps_the_vectors_of_the_most_interesting_heads) {
   DrawnPass pass(1, 4, 8, 4);
   pass.page.head_scores = {{0.1, 0, 0, 0}, {0, 0, 0, 0.9}, {0, 0.8, 0, 0}, {0, 0, 0.15, 0}};
+  const auto scores = text_scores(pass.page);
   InspectBlobs blobs;
-  blobs.vectors = "aaaa\nbbbb\ncccc\ndddd\n";
-  keep_vectors(blobs, pass.page, text_scores(pass.page), 12);
-  EXPECT_EQ(blobs.vectors, "\nbbbb\ncccc\n\n");  // 0.9 and 0.8 / 4; and the line ends count
+  pack_vectors(blobs, pass.page, 8);
+  const std::size_t most = blobs.size();
+  EXPECT_TRUE(fit_vectors(blobs, pass.page, scores, most));
+  EXPECT_EQ(blobs.vector_bits, (std::vector<std::int32_t>{8, 8, 8, 8}));
+  pack_vectors(blobs, pass.page, 3);
+  const std::size_t least = blobs.size();
+  EXPECT_TRUE(fit_vectors(blobs, pass.page, scores, least + (most - least) / 3));
+  EXPECT_EQ(blobs.vector_bits[1], 8);  // 0.9, then 0.8 / 4, 0.15, 0.1
+  EXPECT_EQ(blobs.vector_bits[0], 3);
+  EXPECT_LE(blobs.size(), least + (most - least) / 3);
+  pass.page.first = {{0, 0}};
+  EXPECT_TRUE(fit_vectors(blobs, pass.page, scores, least + (most - least) / 3));
+  EXPECT_EQ(blobs.vector_bits[0], 8);
+  EXPECT_FALSE(fit_vectors(blobs, pass.page, scores, least - 1));
+  EXPECT_EQ(blobs.vector_bits[0], 4);
+  EXPECT_EQ(blobs.vector_bits[3], 0);
+  EXPECT_EQ(blobs.vectors[3], "\n");
 }
 
 TEST(InspectPage, ranks_heads_on_the_text) {

@@ -19,12 +19,15 @@
     ...(data.kvHeads < H ? [fact('key heads', data.kvHeads)] : []), fact(n === 1 ? 'token' : 'tokens', n), fact('numbers a query and key', data.dk),
     ...data.facts.map(([name, value]) => fact(name, value)));
   const share = data.weightPower === 3 ? 'cube' : 'square', half = (qkv.weightError(1) || 0.5 / data.weightPeak);
-  const vectors = 2 ** (data.vectorBits - 1) - 1;
+  const bits = [...new Set(data.vectorBits)].filter((each) => each).sort((a, b) => b - a), missing = data.vectorBits.filter((each) => !each).length;
+  const steps = bits.map((each) => '1/' + (2 ** (each - 1) - 1).toLocaleString('en-US')).join(' or ');
   find('precision').textContent = 'What this file holds of the pass, and how true it is: weights as the ' + share + ' of one of ' +
     (data.weightPeak + 1).toLocaleString('en-US') + ` steps (off by at most ${half.toPrecision(1)} near 1, less below); scores ` +
     (data.scoreBits ? `in ${(2 ** data.scoreBits).toLocaleString('en-US')} steps from the least to the greatest of their row` :
       'through their weights: score = ln(weight) + the row’s log-sum, both of the pass') +
-    `; q, k, v and z in steps of 1/${vectors.toLocaleString('en-US')} of the largest component of their vector` +
+    `; q, k, v and z in steps of ${steps} of the largest component of their vector` +
+    (bits.length > 1 ? ', finest for the heads that do the most of what the ranking ranks' : '') +
+    (missing ? `; of ${missing} groups of heads they did not fit` : '') +
     ('. Each number shows no more digits than are true. Means over heads and the rollout are sums of those weights.');
 
   // --- views ---

@@ -120,7 +120,7 @@ const qkv = {};
   const scoreBytes = once((at) => inflated(packed.scores[at]));
   const sumBytes = once(() => inflated(packed.sums[0]));
   const groupBytes = once((at) => inflated(packed.vectors[at]));
-  const held = (layer, head) => packed.vectors[layer * data.kvHeads + Math.floor(head / share)] !== '';
+  const vectorBits = (layer, head) => data.vectorBits[layer * data.kvHeads + Math.floor(head / share)];  // 0: not held
 
   // Row `i` of the scaled scores: {value(j), error(j), all: whether keys after i are known}.
   async function scores(layer, head, i) {
@@ -141,8 +141,8 @@ const qkv = {};
     return {all: true, value: (j) => least + step * found[i * n + j], error: () => step / 2, below: () => false};
   }
 
-  function rows(bytes, at, width) {
-    const wide = data.vectorBits > 8, top = 2 ** (data.vectorBits - 1) - 1;
+  function rows(bytes, at, width, bitsEach) {
+    const wide = bitsEach > 8, top = 2 ** (bitsEach - 1) - 1;
     const found = codes(bytes, at + 2 * n, n * width, wide);
     const bits = new Uint32Array(1), real = new Float32Array(bits.buffer), scale = new Float32Array(n);
     for (let t = 0; t < n; ++t) {
@@ -159,12 +159,13 @@ const qkv = {};
 
   // {q, k, v, z}, each with value(t, component) and error(t); null where this file holds none of that head.
   async function vectors(layer, head) {
-    if (!held(layer, head)) return null;
+    const each = vectorBits(layer, head);
+    if (!each) return null;
     const group = Math.floor(head / share), bytes = await groupBytes(layer * data.kvHeads + group);
-    const k = rows(bytes, 0, data.dk), v = rows(bytes, k.bytes, data.dv);
+    const k = rows(bytes, 0, data.dk, each), v = rows(bytes, k.bytes, data.dv, each);
     let at = k.bytes + v.bytes;
     for (let h = group * share;; ++h) {
-      const q = rows(bytes, at, data.dk), z = rows(bytes, at + q.bytes, data.dv);
+      const q = rows(bytes, at, data.dk, each), z = rows(bytes, at + q.bytes, data.dv, each);
       if (h === head) return {q, k, v, z};
       at += q.bytes + z.bytes;
     }
@@ -189,19 +190,19 @@ const qkv = {};
   const behaviours = {measured: data.headScores.length > 0,
     scores: order.map((kind) => (data.headScores.length ? data.headScores : data.textScores)[kind])};
 
-  Object.assign(qkv, {data, n, L, H, labels, word, start, weights, weightError, scores, vectors, held, load, kinds,
+  Object.assign(qkv, {data, n, L, H, labels, word, start, weights, weightError, scores, vectors, vectorBits, load, kinds,
     behaviours, hasRollout: Boolean(packed.rollout)});
 
   // --- numbers as people read them ---
 
   qkv.figures = (value, error = 0) => {  // as many digits as are true, four at most
     if (!Number.isFinite(value)) return value < 0 ? '−∞' : '∞';
-    if (value === 0 && error === 0) return '0';
+    if (value === 0) return '0';
     const size = Math.abs(value), exact = error > 0 ? Math.ceil(-Math.log10(2 * error)) : 9;
     const wanted = size >= 1 ? 3 : size >= 0.001 ? 4 : size > 0 ? 3 - Math.floor(Math.log10(size)) : 4;
     const digits = Math.max(0, Math.min(wanted, exact));
     const text = size > 0 && digits > 6 ? value.toExponential(1) : value.toFixed(digits);
-    return text.replace('-', '−');
+    return +text === 0 ? '0' : text.replace('-', '−');
   };
   // The error beside a number, with its size alone.
   qkv.plusMinus = (error) => '±' + (error >= 0.1 ? error.toFixed(1) : error.toPrecision(1).replace('e-', 'e−'));

@@ -7,7 +7,7 @@
   const {n, H, labels, state, views, find, start, figures} = qkv;
   const plot = find('lines-plot'), tall = plot.querySelector('.tall'), stack = plot.querySelector('.stack');
   const [base, over] = plot.querySelectorAll('canvas');
-  const row = 21, most = 3000, moving = 500;  // lines drawn at once, and while it is scrolled
+  const row = 21, most = 2000, moving = 300;  // lines drawn at once, and while it is scrolled
 
   const sources = () => {
     if (state.kind !== 'head') return [{weights: qkv.weights(state.kind, state.layer, state.head), colour: qkv.colours.accent,
@@ -73,16 +73,37 @@
     return {top, width: plot.clientWidth, height, first: Math.max(0, Math.floor(top / row)), last: Math.min(n - 1, Math.ceil((top + height) / row))};
   };
 
+  // While it is scrolled what was drawn is moved, and only the rows that came into sight are drawn.
+  let drawn = null;
   function drawBase() {
-    const {top, width, height, first, last} = range(), g = geometry(width), surface = qkv.onCanvas(base, width, height);
-    const bound = scrolling ? moving : most, seen = [];
+    const {top, width, height} = range(), g = geometry(width), ratio = window.devicePixelRatio || 1;
+    const by = drawn && scrolling ? Math.round((top - drawn.top) * ratio) / ratio : Infinity;
+    if (!drawn || drawn.width !== width || drawn.height !== height || Math.abs(by) > height / 2) {
+      drawn = {top, width, height};
+      drawBand(qkv.onCanvas(base, width, height), g, top, 0, height, most);
+    } else if (by) {
+      drawn.top += by;
+      const context = base.getContext('2d');
+      context.globalCompositeOperation = 'copy';
+      context.drawImage(base, 0, -by, width, height);
+      context.globalCompositeOperation = 'source-over';
+      const from = by > 0 ? height - by - 1 : 0, tall = Math.abs(by) + 1;
+      context.clearRect(0, from, width, tall);
+      drawBand(new qkv.CanvasSurface(context), g, drawn.top, from, tall, moving);
+    }
+  }
+
+  function drawBand(surface, g, top, from, tall, bound) {
+    const first = Math.max(0, Math.floor((top + from) / row) - 1), last = Math.min(n - 1, Math.ceil((top + from + tall) / row)), seen = [];
     for (const line of allLines()) {
       if (line[1] < first || line[2] > last) continue;
       seen.push(line);
       if (seen.length === bound) break;
     }
-    drawLines(surface, g, top, seen, false);
-    drawNames(surface, g, top, first, last);
+    surface.clipped(0, from, g.b + g.column, tall, () => {
+      drawLines(surface, g, top, seen, false);
+      drawNames(surface, g, top, first, last);
+    });
   }
 
   // What is pointed at: {side: 'query' or 'key', at}; else the query that was chosen.

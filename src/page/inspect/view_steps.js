@@ -40,7 +40,7 @@
       surface.text(34 + (c % perLine + 1) * wide - 6, at, figures(value(c), error), {size: 11, mono: true, align: 'right',
         fill: colours.ink, name: `${name}-${c}`});
     }
-    surface.text(width, y - 22, plusMinus(error) + ' each', {size: 11, fill: colours.soft, align: 'right'});
+    surface.text(width, y - 6, plusMinus(error) + ' each', {size: 11, fill: colours.soft, align: 'right'});
   }
 
   function title(surface, y, number, name, formula, shapes, width) {
@@ -147,7 +147,7 @@
       const value = known ? scores.value(j) : 0, error = known ? scores.error(j) : 0;
       signed('score', value * root, error * root, 'score');
       signed('scaled', value, error, 'scaled');
-      surface.text(c.masked.x + c.masked.w, base, ahead ? '−∞' : figures(value, Number.isFinite(error) ? error : 0.5), {...number, name: 'masked-' + j});
+      surface.text(c.masked.x + c.masked.w, base, ahead ? '−∞' : (scores.below(j) ? '< ' : '') + figures(value, Number.isFinite(error) ? error : 0.5), {...number, name: 'masked-' + j});
       const w = ahead ? 0 : weights[start(i) + j], {x, w: wide} = c.weight;
       surface.rect(x, top + 5, Math.max(0, (wide - 58) * w), row - 9, {fill: colours.accent, radius: 2});
       surface.text(x + wide, base, ahead ? '0' : figures(w, qkv.weightError(w)), {...number, name: 'weight-' + j, weight: w >= 0.1 ? 650 : 400});
