@@ -7,5 +7,6 @@
 namespace qkv::python {
 
 void bind_attention(nanobind::module_& m);
+void bind_attention_backward(nanobind::module_& m);
 
 }  // namespace qkv::python

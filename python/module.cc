@@ -36,4 +36,5 @@ NB_MODULE(_qkv, m) {
   m.def("num_threads", &qkv::num_threads, "How many threads calls compute with.");
   m.def("kernel_set", &qkv::kernel_set, "'portable', 'avx2', 'avx512' or 'avx512_bf16'; QKV_KERNELS forces one.");
   qkv::python::bind_attention(m);
+  qkv::python::bind_attention_backward(m);
 }

@@ -6,10 +6,10 @@
 
 qkv.torch has the drop-in for PyTorch (imported by itself: import qkv.torch). docs/python.md tells the rest.
 """
-from ._qkv import __version__, attention, attention_backward, kernel_set, num_threads, set_num_threads
-from ._results import AttentionGradients, FileError
+from ._qkv import __version__, attention, attention_backward, attention_steps, kernel_set, num_threads, set_num_threads
+from ._results import AttentionGradients, AttentionSteps, FileError
 
 __all__ = [
-    "AttentionGradients", "FileError", "__version__", "attention", "attention_backward", "kernel_set", "num_threads",
-    "set_num_threads",
+    "AttentionGradients", "AttentionSteps", "FileError", "__version__", "attention", "attention_backward",
+    "attention_steps", "kernel_set", "num_threads", "set_num_threads",
 ]

@@ -15,6 +15,15 @@ class AttentionGradients(typing.NamedTuple):
     dsinks: typing.Any
 
 
+class AttentionSteps(typing.NamedTuple):
+    """What attention_steps returns, each [..., n_head, q_len, kv_len]."""
+
+    scores: typing.Any
+    softcapped: typing.Any
+    masked: typing.Any
+    probs: typing.Any
+
+
 class FileError(OSError):
     """A file that is missing, unreadable, unwritable or not what it claims to be."""
 

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call of qkv.attention or its gradients, as Python made it: arrays, options, leading axes; and running it.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <qkv/attention.h>
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <string>
+
+#include "array.h"
+#include "leading.h"
+
+namespace qkv::python {
+
+// The options as Python gave them.
+struct Options {
+  nb::handle causal, start, mask, scale;
+  double softcap = 0;
+  nb::handle window, alibi, sinks, q_lengths, kv_lengths;
+  bool require_readable_key = false;
+  nb::handle dropout;  // (p, seed)
+};
+
+// What is settled before anything is computed. Throws std::invalid_argument, nb::type_error and nb::python_error.
+struct Call {
+  Borrowed q, k, v, mask, alibi, sinks;
+  AttentionOptions options;  // of all sequences
+  LeadingAxes axes;
+  Framework framework;
+
+  Call(nb::handle q_array, nb::handle k_array, nb::handle v_array, const Options& given);
+
+  AttentionOptions options_of(std::int64_t call) const;
+  DType sum_type() const noexcept { return q.view().dtype == DType::f64 ? DType::f64 : DType::f32; }
+  std::int64_t heads() const { return q.view().rank() == 2 ? 1 : q.view().shape[q.view().rank() - 3]; }
+  std::int64_t q_len() const { return q.view().shape[q.view().rank() - 2]; }
+  std::int64_t kv_len() const { return k.view().shape[k.view().rank() - 2]; }
+  std::int64_t d_v() const { return v.view().shape[v.view().rank() - 1]; }
+  Dims scores_shape() const { return axes.shape({heads(), q_len(), kv_len()}); }  // [..., n_head, q_len, kv_len]
+};
+
+// Some sequences and heads of a call: all, or one sequence and the heads that share a key head.
+struct Part {
+  std::int64_t sequence = -1, first_head = 0, heads = 0;  // -1: all
+
+  // [batch, n_head, ...]; axes of size 1 are broadcast. What is empty stays empty.
+  View of(const View& view) const { return cut(view, first_head, heads); }
+  ConstView of(const ConstView& view) const;
+  // [batch, n_kv_head, ...]
+  View of_keys(const View& view) const { return cut(view, sequence < 0 ? 0 : first_head / heads, 1); }
+  ConstView of_keys(const ConstView& view) const;
+  AttentionOptions of(AttentionOptions options) const;
+
+ private:
+  View cut(View view, std::int64_t first, std::int64_t count) const;
+};
+
+// Whether a call may be cut into parts: all sizes fit together, and nothing is dropped. results: [batch, n_head, ...].
+bool may_cut(const ConstView& q, const ConstView& k, const ConstView& v, const AttentionOptions& options,
+             std::initializer_list<ConstView> results);
+
+// Runs `compute` without the GIL, and looks for Ctrl-C after it. Work that takes long, if it may be cut, is run a
+// sequence and key head at a time, so that Ctrl-C need not wait for all; the results are the same bits.
+// q [batch, n_head, q_len, d_k], k [batch, n_kv_head, kv_len, d_k].
+void run(const ConstView& q, const ConstView& k, bool may_cut, const std::function<void(const Part&)>& compute);
+
+}  // namespace qkv::python

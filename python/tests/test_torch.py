@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's rules: a grid of types, masks, alignments and layouts against PyTorch itself, values and gradients."""
+import itertools
+
+import numpy as np
+import pytest
+import qkv
+from qkv._qkv import _described
+
+torch = pytest.importorskip("torch")
+import qkv.torch  # noqa: E402
+
+F = torch.nn.functional
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
+
+
+def drawn(*shape, dtype=torch.float32, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=torch.float64).to(dtype)
+
+
+MASKS = {
+    "none": lambda lead, heads, q_len, kv_len: None,
+    "bool": lambda lead, heads, q_len, kv_len: drawn(q_len, kv_len, seed=3) > -0.5,
+    "bool per sequence": lambda lead, heads, q_len, kv_len: drawn(*lead, 1, q_len, kv_len, seed=4) > -0.5,
+    "bool row of nothing": lambda lead, heads, q_len, kv_len: torch.arange(q_len)[:, None].expand(q_len, kv_len) != 1,
+    "bool keys": lambda lead, heads, q_len, kv_len: drawn(1, kv_len, seed=5) > -0.5,
+    "added": lambda lead, heads, q_len, kv_len: drawn(q_len, kv_len, seed=6),
+    "added per head": lambda lead, heads, q_len, kv_len: drawn(heads, q_len, kv_len, seed=7),
+    "added with -inf": lambda lead, heads, q_len, kv_len: drawn(*lead, heads, q_len, kv_len, seed=8).masked_fill(
+        drawn(q_len, kv_len, seed=9) < -0.3, -np.inf),
+}
+LAYOUTS = {
+    "contiguous": lambda *shape, **kind: drawn(*shape, **kind),
+    "seq before heads": lambda *shape, **kind: drawn(*shape[:-3], shape[-2], shape[-3], shape[-1], **kind).transpose(-2, -3),
+    "every second": lambda *shape, **kind: drawn(*shape[:-1], 2 * shape[-1], **kind)[..., ::2],
+}
+
+
+def check(query, key, value, dtype, **options):
+    """Values and gradients of both, each in its own leaves; PyTorch's in f64 for the low types."""
+    wide = torch.float64 if dtype in (torch.bfloat16, torch.float16) else dtype
+    results = []
+    for compute, cast in [(qkv.torch.scaled_dot_product_attention, dtype), (F.scaled_dot_product_attention, wide)]:
+        leaves = [t.detach().to(cast).requires_grad_() for t in (query, key, value)]
+        mine = dict(options)
+        mask = options.get("attn_mask")
+        if mask is not None and mask.dtype != torch.bool:
+            mine["attn_mask"] = mask.detach().to(cast).requires_grad_()
+            leaves.append(mine["attn_mask"])
+        out = compute(*leaves[:3], **mine)
+        assert out.dtype == cast
+        weights = drawn(*out.shape, dtype=torch.float64, seed=99).to(cast)
+        results.append([out.detach()] + list(torch.autograd.grad((out * weights).sum(), leaves)))
+    for found, wanted in zip(*results):
+        assert found.shape == wanted.shape
+        wanted = torch.nan_to_num(wanted.double(), nan=0.0)
+        error = (found.double() - wanted).abs().max() / max(1.0, wanted.abs().max())
+        assert error <= TOLERANCE[dtype], float(error)
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
+@pytest.mark.parametrize("mask", list(MASKS))
+@pytest.mark.parametrize("layout", list(LAYOUTS))
+@pytest.mark.parametrize("q_len,kv_len", [(5, 5), (3, 9), (9, 3)])
+def test_the_rules(dtype, mask, layout, q_len, kv_len):
+    for lead, heads, d_v, causal in [((2,), 3, 8, False), ((2,), 3, 8, True), ((2, 2), 2, 5, False), ((), 2, 8, True)]:
+        if causal and mask != "none":
+            continue
+        make = LAYOUTS[layout]
+        query = make(*lead, heads, q_len, 8, dtype=dtype)
+        key, value = make(*lead, heads, kv_len, 8, dtype=dtype, seed=1), make(*lead, heads, kv_len, d_v, dtype=dtype, seed=2)
+        attn_mask = MASKS[mask](lead, heads, q_len, kv_len)
+        check(query, key, value, dtype, attn_mask=attn_mask, is_causal=causal)
+
+
+@pytest.mark.parametrize("heads,kv_heads", [(4, 4), (4, 2), (6, 1)])
+@pytest.mark.parametrize("causal,scale", list(itertools.product([False, True], [None, 0.7])))
+def test_grouped_queries(heads, kv_heads, causal, scale):
+    check(drawn(2, heads, 5, 8), drawn(2, kv_heads, 7, 8), drawn(2, kv_heads, 7, 8), torch.float32, enable_gqa=True,
+          is_causal=causal, scale=scale)
+
+
+def test_leading_axes_broadcast_as_in_pytorch():
+    for shapes in [((2, 1, 5, 8), (1, 1, 7, 8), (2, 1, 7, 4)), ((3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 4)), ((5, 8), (7, 8), (7, 4))]:
+        check(*(drawn(*shape) for shape in shapes), torch.float32)
+
+
+def test_memory_is_shared():
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.bool):
+        tensor = torch.zeros(4, 6, 5).to(dtype)
+        for view in (tensor, tensor.transpose(0, 1), tensor[1:, ::2], tensor.expand(3, 4, 6, 5)):
+            address, _, shape, strides = _described(view)
+            assert (address, shape, strides) == (view.data_ptr(), tuple(view.shape), view.stride())
+    q = torch.randn(1, 2, 3, 4)
+    out = torch.empty(1, 3, 2, 4).transpose(1, 2)
+    assert qkv.attention(q, q, q, out=out) is out
+    assert isinstance(qkv.attention(q, q, q), torch.Tensor)
+    assert qkv.attention(q.bfloat16(), q.bfloat16(), q.bfloat16()).dtype == torch.bfloat16
+    with pytest.raises(ValueError, match="gradient"):
+        qkv.attention(q.requires_grad_(), q, q)
+
+
+def test_gradient_by_pytorchs_own_check():
+    leaves = [drawn(1, 2, 3, 4, dtype=torch.float64, seed=i).requires_grad_() for i in range(3)]
+    mask = drawn(2, 3, 3, dtype=torch.float64, seed=5).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda q, k, v, m: qkv.torch.scaled_dot_product_attention(q, k, v, attn_mask=m), (*leaves, mask))
+
+
+def test_dropout():
+    q, ones = drawn(1, 1, 64, 8), torch.eye(64)[None, None]
+    torch.manual_seed(5)
+    a = qkv.torch.scaled_dot_product_attention(q, q, ones, dropout_p=0.25)
+    torch.manual_seed(5)
+    assert torch.equal(a, qkv.torch.scaled_dot_product_attention(q, q, ones, dropout_p=0.25))
+    assert not torch.equal(a, qkv.torch.scaled_dot_product_attention(q, q, ones, dropout_p=0.25))
+    kept = a != 0
+    assert 0.2 < 1 - kept.float().mean() < 0.3
+    probs = F.scaled_dot_product_attention(q, q, ones)
+    torch.testing.assert_close(a[kept], probs[kept] / 0.75)
+
+
+def test_autocast_computes_in_its_type():
+    q = drawn(1, 2, 5, 8).requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        out = qkv.torch.scaled_dot_product_attention(q, q, q)
+        assert out.dtype == F.scaled_dot_product_attention(q, q, q).dtype == torch.bfloat16
+    out.float().sum().backward()
+    assert q.grad.dtype == torch.float32
+
+
+def test_patch_counts_what_it_takes_and_refuses():
+    before = F.scaled_dot_product_attention
+    q = drawn(1, 2, 3, 4)
+    with qkv.torch.patch() as counts:
+        wanted = before(q, q, q, is_causal=True)
+        torch.testing.assert_close(F.scaled_dot_product_attention(q, q, q, is_causal=True), wanted)
+        assert (counts.taken, counts.refused) == (1, 0) and str(counts) == "1 calls taken, none refused"
+        F.scaled_dot_product_attention(q, q, q, dropout_p=1.0)
+        with pytest.raises(RuntimeError):
+            F.scaled_dot_product_attention(q, q.double(), q)
+        assert (counts.taken, counts.refused) == (1, 2)
+        assert "dropout_p 1.0" in counts.reasons
+    assert F.scaled_dot_product_attention is before
+    with pytest.raises(ValueError, match="dropout_p 1.0"):
+        qkv.torch.scaled_dot_product_attention(q, q, q, dropout_p=1.0)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_multi_head_attention_goes_through_it(bias):
+    torch.manual_seed(1)
+    layer = torch.nn.MultiheadAttention(32, 4, bias=bias, batch_first=True)
+    x = drawn(2, 7, 32)
+    padding = torch.zeros(2, 7, dtype=torch.bool)
+    padding[1, 5:] = True
+    causal = torch.nn.Transformer.generate_square_subsequent_mask(7)
+    layer.train()
+    for options in [{}, {"key_padding_mask": padding}, {"attn_mask": causal, "is_causal": True}]:
+        wanted = layer(x, x, x, need_weights=False, **options)[0]
+        with qkv.torch.patch() as counts:
+            found = layer(x, x, x, need_weights=False, **options)[0]
+        assert counts.taken == 1 and counts.refused == 0
+        torch.testing.assert_close(found, wanted, atol=2e-6, rtol=2e-5)
