@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is told from a trace: logit lens, rollout, head scores, effects of heads, arrays.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "model/tiny_models.h"
+#include "qkv/array_file.h"
+#include "qkv/error.h"
+#include "qkv/inspect.h"
+
+namespace qkv {
+namespace {
+
+using testing::ElementsAre;
+using testing::ElementsAreArray;
+
+Tensor f32(const Dims& shape, const std::vector<float>& values) {
+  Tensor t(shape);
+  std::copy(values.begin(), values.end(), t.data<float>());
+  return t;
+}
+
+template <class T>
+std::vector<T> values_of(const Tensor& t) {
+  return {t.data<T>(), t.data<T>() + t.size()};
+}
+
+TEST(LensStage, HandWorked) {
+  // softmax of ln 1, ln 2, ln 1 is 1/4, 1/2, 1/4; of 0, 0, 0 is 1/3 each.
+  const float ln2 = std::log(2.0F);
+  const Tensor logits = f32({2, 3}, {0, ln2, 0, 5, 5, 5});
+  const std::vector<std::int32_t> next{2}, last{1, 0};
+  const LensStage s = lens_stage(logits, 2, next, last);
+  EXPECT_THAT(values_of<std::int32_t>(s.top_ids), ElementsAre(1, 0, 0, 1)) << "ties to the lowest id";
+  EXPECT_NEAR(s.top_probs.data<float>()[0], 0.5, 1e-6);
+  EXPECT_NEAR(s.top_probs.data<float>()[1], 0.25, 1e-6);
+  EXPECT_NEAR(s.next_prob.data<float>()[0], 0.25, 1e-6);
+  EXPECT_EQ(s.next_prob.data<float>()[1], 0);
+  EXPECT_NEAR(s.last_prob.data<float>()[0], 0.5, 1e-6);
+  EXPECT_NEAR(s.last_prob.data<float>()[1], 1.0 / 3, 1e-6);
+  EXPECT_NEAR(s.entropy.data<float>()[0], 1.5 * std::log(2.0), 1e-6);
+  EXPECT_NEAR(s.entropy.data<float>()[1], std::log(3.0), 1e-6);
+  EXPECT_EQ(lens_stage(logits, 9, next, last).top_ids.shape(), (Dims{2, 3})) << "cut to the vocabulary";
+  EXPECT_THROW(lens_stage(logits, 0, next, last), std::invalid_argument);
+  EXPECT_THROW(lens_stage(logits, 2, {}, last), std::invalid_argument);
+  EXPECT_THROW(lens_stage(logits, 2, std::vector<std::int32_t>{3}, last), std::invalid_argument);
+  EXPECT_THROW(lens_stage(f32({3}, {0, 0, 0}), 2, next, last), std::invalid_argument);
+}
+
+TEST(LogitLens, EachStageIsTheHeadOfItsStreamAndTheLastIsTheOutput) {
+  for (const auto& [name, c] : test::tiny_models()) {
+    SCOPED_TRACE(name);
+    Model model(c, 3);
+    test::disturb<float>(model, 0.3, 4);
+    const Trace trace = trace_text(model, test::drawn_tokens(c, 1, 9, 5).tokens, {.lens_top = 4});
+    ASSERT_EQ(trace.lens.size(), 3U);
+    // The embedding's stage by hand: the stream, normed if the model does so, times the head.
+    const Tensor first = model.unembed(trace.layers[0].resid_pre.view());  // [ctx, vocab_size]
+    double sum = 0;
+    for (std::int64_t i = 0; i < c.vocab_size; ++i) sum += std::exp(double{first.data<float>()[i]});
+    const double next = std::exp(double{first.data<float>()[trace.tokens[1]]}) / sum;
+    EXPECT_NEAR(trace.lens[0].next_prob.data<float>()[0], next, 1e-5);
+    const LensStage& output = trace.lens[2];
+    for (std::int64_t t = 0; t < 9; ++t) {
+      const float* row = trace.logits.data<float>() + t * c.vocab_size;
+      EXPECT_EQ(output.top_ids.data<std::int32_t>()[t * 4], std::max_element(row, row + c.vocab_size) - row);
+      EXPECT_EQ(output.top_probs.data<float>()[t * 4], output.last_prob.data<float>()[t]);
+    }
+  }
+}
+
+TEST(Rollout, HandWorked) {
+  // Layer 0, two heads: mean pattern [[1, 0], [1/2, 1/2]] -> A0 = [[1, 0], [1/4, 3/4]].
+  // Layer 1, both heads read token 0: mean [[1, 0], [1, 0]] -> A1 = [[1, 0], [1/2, 1/2]].
+  // A1 A0 = [[1, 0], [1/2 + 1/8, 3/8]].
+  const Tensor first = f32({2, 2, 2}, {1, 0, 1, 0, 1, 0, 0, 1});
+  const Tensor second = f32({2, 2, 2}, {1, 0, 1, 0, 1, 0, 1, 0});
+  const std::vector<const Tensor*> patterns{&first, &second};
+  EXPECT_THAT(values_of<float>(attention_rollout(patterns)), ElementsAre(1, 0, 0.25F, 0.75F, 1, 0, 0.625F, 0.375F));
+  EXPECT_THROW(attention_rollout({}), std::invalid_argument);
+  const Tensor flat = f32({2, 2}, {1, 0, 1, 0});
+  EXPECT_THROW(attention_rollout(std::vector<const Tensor*>{&flat}), std::invalid_argument);
+  const Tensor larger({2, 3, 3});
+  EXPECT_THROW(attention_rollout(std::vector<const Tensor*>{&first, &larger}), std::invalid_argument);
+}
+
+TEST(Rollout, RowsSumToOneAndReadNoFuture) {
+  const ModelConfig c = test::tiny_llama();
+  Model model(c, 3);
+  test::disturb<float>(model, 0.5, 4);
+  const Trace trace = trace_text(model, test::drawn_tokens(c, 1, 11, 5).tokens);
+  for (std::int64_t l = 0; l < 2; ++l)
+    for (std::int64_t i = 0; i < 11; ++i) {
+      double sum = 0;
+      for (std::int64_t j = 0; j < 11; ++j) {
+        const float x = trace.rollout.data<float>()[(l * 11 + i) * 11 + j];
+        sum += x;
+        if (j > i) {
+          EXPECT_EQ(x, 0);
+        }
+      }
+      EXPECT_NEAR(sum, 1, 1e-6);
+    }
+}
+
+// A model without products: W_Q = W_K = 0, so that each query reads all its keys alike and scores are known.
+TEST(HeadScores, HandWorkedForHeadsThatReadAllAlike) {
+  ModelConfig c = test::tiny_andrea();
+  Model model(c, 3);
+  for (std::size_t i = 0; i < model.infos().size(); ++i)
+    if (model.infos()[i].name.find(".wq") != std::string::npos) model.parameters()[i] = Tensor(model.infos()[i].shape);
+  const std::vector<HeadScores> scores = head_scores(model, {.length = 3, .sequences = 2});
+  ASSERT_EQ(scores.size(), 8U);
+  // ctx 6: query i weighs each key 1 / (i + 1).
+  const double every = (1.0 / 3 + 1.0 / 4 + 1.0 / 5 + 1.0 / 6) / 4, second = (1.0 / 4 + 1.0 / 5 + 1.0 / 6) / 3;
+  for (const HeadScores& s : scores) {
+    EXPECT_NEAR(s.previous_token, every, 1e-6);
+    EXPECT_NEAR(s.first_token, every, 1e-6);
+    EXPECT_NEAR(s.duplicate_token, second, 1e-6);
+    EXPECT_NEAR(s.induction, second, 1e-6);
+  }
+  EXPECT_EQ(scores[5].layer, 1);
+  EXPECT_EQ(scores[5].head, 1);
+  EXPECT_THROW(head_scores(model, {.length = 2}), std::invalid_argument);
+  EXPECT_THROW(head_scores(model, {.length = 7}), std::invalid_argument) << "ctx_len is 12";
+  EXPECT_THROW(head_scores(model, {.length = 6, .begin_token = 0}), std::invalid_argument);
+  EXPECT_THROW(head_scores(model, {.sequences = 0}), std::invalid_argument);
+  EXPECT_EQ(head_scores(model, {.begin_token = 0, .vocab_limit = 3}).size(), 8U) << "fewer tokens than are drawn";
+  c.ctx_len = 5;
+  Model narrow(c, 3);
+  EXPECT_THROW(head_scores(narrow), std::invalid_argument);
+}
+
+TEST(HeadScores, FindTheHeadThatReadsThePreviousToken) {
+  // Queries see positions one later: position_embedding[t] = e_t, W_Q sends e_t to e_(t-1), W_K sends e_t to itself.
+  ModelConfig c;
+  c.n_layer = 1;
+  c.n_head = 2;
+  c.head_dim = 16;
+  c.d_model = 16;
+  c.vocab_size = 11;
+  c.ctx_len = 16;
+  c.embedding_norm = false;
+  Model model(c, 3);
+  std::vector<Tensor>& p = model.parameters();
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const std::string& name = model.infos()[i].name;
+    const auto set = [&](std::int64_t row, std::int64_t column, float x) {
+      p[i].data<float>()[row * p[i].shape()[1] + column] = x;
+    };
+    if (name == "token_embedding" || name.find(".wq") != std::string::npos || name.find(".wk") != std::string::npos ||
+        name == "position_embedding")
+      p[i] = Tensor(p[i].shape());
+    for (std::int64_t t = 0; t < 16; ++t) {
+      if (name == "position_embedding") set(t, t, 1);
+      if (name == "layers.0.wk") set(t, 16 + t, 30);               // head 1
+      if (name == "layers.0.wq" && t > 0) set(t, 16 + t - 1, 30);  // head 0 reads all alike
+    }
+  }
+  const std::vector<HeadScores> scores = head_scores(model);
+  EXPECT_GT(scores[1].previous_token, 0.99);
+  EXPECT_LT(scores[1].first_token, 0.01);
+  EXPECT_LT(scores[0].previous_token, 0.3);
+}
+
+class Effects : public testing::Test {
+ protected:
+  Effects() : c(test::tiny_llama()), model(c, 3) { test::disturb<float>(model, 0.4, 4); }
+  std::vector<std::int32_t> drawn(std::int64_t ctx, std::uint64_t seed) {
+    return test::drawn_tokens(c, 1, ctx, seed).tokens;
+  }
+  ModelConfig c;
+  Model model;
+};
+
+TEST_F(Effects, NothingChangedIsNoEffect) {
+  const std::vector<std::int32_t> text = drawn(8, 5);
+  const HeadEffect none = head_effect(model, text, {});
+  EXPECT_EQ(none.kl, 0);
+  EXPECT_EQ(none.before, none.after);
+  const std::vector<HeadId> heads{{0, 1}, {1, 2}, {1, 3}};
+  const HeadEffect itself = head_effect(model, text, {}, heads, text);
+  EXPECT_EQ(itself.kl, 0) << "its own output put back";
+  EXPECT_EQ(itself.before, itself.after);
+}
+
+TEST_F(Effects, AZeroedHeadIsOneWhoseRowsOfWoAreZero) {
+  const std::vector<std::int32_t> text = drawn(8, 5);
+  const std::vector<HeadId> heads{{1, 2}};
+  const HeadEffect effect = head_effect(model, text, heads);
+  EXPECT_GT(effect.kl, 1e-4);
+  for (std::size_t i = 0; i < model.infos().size(); ++i)
+    if (model.infos()[i].name == "layers.1.wo")
+      std::fill_n(model.parameters()[i].data<float>() + 2 * c.v_head_dim * c.d_model, c.v_head_dim * c.d_model, 0.0F);
+  const HeadEffect without = head_effect(model, text, {});
+  double kl = 0, sum = 0;
+  for (std::size_t i = 0; i < effect.after.size(); ++i) {
+    EXPECT_NEAR(effect.after[i], without.before[i], 1e-6);
+    kl += effect.before[i] * std::log(double{effect.before[i]} / effect.after[i]);
+    sum += effect.after[i];
+  }
+  EXPECT_NEAR(effect.kl, kl, 1e-6);
+  EXPECT_NEAR(sum, 1, 1e-6);
+}
+
+TEST_F(Effects, PatchingEveryHeadOfTheLastLayerTakesOverItsAttention) {
+  // The texts differ only before the last token, so the last token's stream differs by what attention brought it.
+  ModelConfig one = c;
+  one.n_layer = 1;
+  Model small(one, 3);
+  test::disturb<float>(small, 0.4, 4);
+  std::vector<std::int32_t> text = drawn(8, 5), other = drawn(5, 6);
+  other.back() = text.back();
+  const std::vector<HeadId> all{{0, 0}, {0, 1}, {0, 2}, {0, 3}}, some{{0, 0}};
+  const HeadEffect patched = head_effect(small, text, {}, all, other), there = head_effect(small, other, {});
+  EXPECT_GT(patched.kl, 1e-4);
+  for (std::size_t i = 0; i < patched.after.size(); ++i) EXPECT_NEAR(patched.after[i], there.before[i], 1e-6);
+  EXPECT_NE(head_effect(small, text, {}, some, other).after, patched.after);
+}
+
+TEST_F(Effects, RefusesHeadsThatAreNotThere) {
+  const std::vector<std::int32_t> text = drawn(8, 5);
+  using Heads = std::vector<HeadId>;
+  for (const Heads& bad : {Heads{{2, 0}}, Heads{{0, 4}}, Heads{{-1, 0}}, Heads{{0, -1}}}) {
+    EXPECT_THROW(head_effect(model, text, bad), std::invalid_argument);
+    EXPECT_THROW(head_effect(model, text, {}, bad, text), std::invalid_argument);
+  }
+  EXPECT_THROW(head_effect(model, text, {}, Heads{{0, 0}}), std::invalid_argument) << "no other text";
+  EXPECT_THROW(head_effect(model, text, Heads{{0, 0}}, Heads{{0, 0}}, text), std::invalid_argument);
+  EXPECT_THROW(head_effect(model, {}, {}), std::invalid_argument);
+}
+
+TEST(SaveTrace, NamesAndShapesOfTransformerLens) {
+  const ModelConfig c = test::tiny_llama();
+  Model model(c, 3);
+  const Trace trace = trace_text(model, test::drawn_tokens(c, 1, 7, 5).tokens);
+  const std::string folder = testing::TempDir() + "qkv_trace_" + std::to_string(::getpid());
+  EXPECT_EQ(save_trace(folder, trace), 2 * 16 + 2) << "all but products and scaled, tokens and logits";
+  const auto shape = [&](const std::string& name) { return load_npy(folder + "/" + name + ".npy").shape(); };
+  EXPECT_EQ(shape("blocks.0.attn.hook_q"), (Dims{1, 7, 4, 4}));
+  EXPECT_EQ(shape("blocks.1.attn.hook_k"), (Dims{1, 7, 2, 4}));
+  EXPECT_EQ(shape("blocks.1.attn.hook_rot_k"), (Dims{1, 7, 2, 4}));
+  EXPECT_EQ(shape("blocks.0.attn.hook_attn_scores"), (Dims{1, 4, 7, 7}));
+  EXPECT_EQ(shape("blocks.0.attn.hook_pattern"), (Dims{1, 4, 7, 7}));
+  EXPECT_EQ(shape("blocks.0.attn.hook_z"), (Dims{1, 7, 4, 4}));
+  EXPECT_EQ(shape("blocks.0.hook_resid_pre"), (Dims{1, 7, 16}));
+  EXPECT_EQ(shape("blocks.1.hook_resid_post"), (Dims{1, 7, 16}));
+  EXPECT_EQ(shape("blocks.0.mlp.hook_pre"), (Dims{1, 7, 24}));
+  EXPECT_EQ(shape("blocks.0.mlp.hook_pre_linear"), (Dims{1, 7, 24}));
+  EXPECT_EQ(shape("tokens"), (Dims{1, 7}));
+  EXPECT_EQ(shape("logits"), (Dims{1, 7, 19}));
+  const Tensor pattern = load_npy(folder + "/blocks.1.attn.hook_pattern.npy");
+  EXPECT_THAT(values_of<float>(pattern), ElementsAreArray(values_of<float>(trace.layers[1].pattern)));
+  std::filesystem::remove_all(folder);
+  EXPECT_THROW(save_trace("/dev/null/nowhere", trace), FileError);
+}
+
+}  // namespace
+}  // namespace qkv
