@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// qkv inspect: what a model does with one text, in the terminal, on a page, or as arrays.
+#include "qkv/inspect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+
+#include "cli.h"
+#include "inspect_text.h"
+#include "qkv/error.h"
+#include "qkv/model_file.h"
+#include "read_text.h"
+
+namespace {
+
+using namespace qkv::cli;
+
+struct Options {
+  std::string model, file, html, save, colour = "auto";
+  std::optional<std::string> prompt, patch_text;
+  std::optional<std::int64_t> layer, head;
+  std::vector<std::string> ablate, patch;
+  std::int64_t tokens = 0, top = 3;
+  bool all = false, scores = false;
+
+  bool has_text() const { return prompt || !file.empty(); }
+};
+
+// "2.5" -> layer 2, head 5
+std::vector<qkv::HeadId> heads_of(const std::vector<std::string>& list, const char* option, const qkv::ModelConfig& c) {
+  std::vector<qkv::HeadId> heads;
+  for (const std::string& text : list) {
+    qkv::HeadId id;
+    const char* end = text.data() + text.size();
+    const auto [dot, error] = std::from_chars(text.data(), end, id.layer);
+    const auto [stop, wrong] = error == std::errc() && dot != end && *dot == '.'
+                                   ? std::from_chars(dot + 1, end, id.head)
+                                   : std::from_chars_result{text.data(), std::errc::invalid_argument};
+    if (wrong != std::errc() || stop != end)
+      throw UsageError(fmt::format("{} needs LAYER.HEAD, such as 0.3; found '{}'", option, text));
+    if (id.layer < 0 || id.layer >= c.n_layer || id.head < 0 || id.head >= c.n_head)
+      throw UsageError(
+          fmt::format("{} needs a layer below {} and a head below {}; found {}", option, c.n_layer, c.n_head, text));
+    heads.push_back(id);
+  }
+  return heads;
+}
+
+std::vector<std::int32_t> tokens_of(const std::string& text, const qkv::LoadedModel& loaded, std::int64_t most) {
+  std::vector<std::int32_t> tokens = loaded.tokenizer.encode(text);
+  if (loaded.tokenizer.begin_token() >= 0) tokens.insert(tokens.begin(), loaded.tokenizer.begin_token());
+  if (tokens.empty()) throw UsageError("the text is empty");
+  if (most > 0 && static_cast<std::int64_t>(tokens.size()) > most) tokens.resize(static_cast<std::size_t>(most));
+  const std::int64_t ctx_len = loaded.model.config().ctx_len;
+  if (static_cast<std::int64_t>(tokens.size()) > ctx_len)
+    throw UsageError(fmt::format("the text has {} tokens, and the model reads {}; --tokens {} takes the first ones",
+                                 tokens.size(), ctx_len, ctx_len));
+  return tokens;
+}
+
+qkv::HeadScoreOptions score_options(const qkv::LoadedModel& loaded) {
+  qkv::HeadScoreOptions options;
+  options.begin_token = loaded.tokenizer.begin_token();
+  options.vocab_limit = loaded.tokenizer.size();
+  return options;
+}
+
+void show_effect(const Options& o, qkv::LoadedModel& loaded, const std::vector<std::int32_t>& tokens) {
+  const auto zeroed = heads_of(o.ablate, "--ablate", loaded.model.config());
+  const auto patched = heads_of(o.patch, "--patch", loaded.model.config());
+  std::vector<std::int32_t> other;
+  if (o.patch_text) other = tokens_of(*o.patch_text, loaded, o.tokens);
+  const qkv::HeadEffect effect = [&] {
+    try {
+      return qkv::head_effect(loaded.model, tokens, zeroed, patched, other);
+    } catch (const std::invalid_argument& error) {
+      throw UsageError(error.what());
+    }
+  }();
+  std::string text;
+  for (const qkv::HeadId& id : zeroed) text += fmt::format("head {}: output set to zero\n", head_name(id));
+  for (const qkv::HeadId& id : patched)
+    text += fmt::format("head {}: output of the other text, at its last {} of {} tokens\n", head_name(id),
+                        std::min(tokens.size(), other.size()), tokens.size());
+  print(text + "\n" + effect_text(effect, loaded.tokenizer, 5));
+}
+
+// Which activations the answers need.
+std::vector<qkv::TraceSite> sites_of(const Options& o) {
+  if (!o.html.empty()) return {};
+  std::vector<qkv::TraceSite> sites{qkv::TraceSite::pattern};
+  for (int i = 0; !o.save.empty() && i < qkv::kTraceSites; ++i) {
+    const auto site = static_cast<qkv::TraceSite>(i);
+    if (site != qkv::TraceSite::products && site != qkv::TraceSite::scaled) sites.push_back(site);
+  }
+  return sites;
+}
+
+void write_page(const std::string& path, const qkv::Trace& trace, const qkv::Tokenizer& tokenizer) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << qkv::inspect_page(trace, tokenizer);
+  file.close();
+  if (!file) throw qkv::FileError(path, "cannot be written");
+}
+
+std::string terminal_text(const Options& o, const qkv::Trace& trace, const qkv::Tokenizer& tokenizer) {
+  std::string text = fmt::format("{} tokens, {} layers of {} heads\n{}\n", trace.ctx(), trace.config.n_layer,
+                                 trace.config.n_head, kWhatWeightsAreNot);
+  if (!o.all && !o.layer && !o.head)
+    return text + heads_text(trace) + "\n" + lens_text(trace, tokenizer) +
+           "\n--layer L --head H shows who reads whom, --all shows it for every head\n";
+  for (std::int64_t l = 0; l < trace.config.n_layer; ++l)
+    for (std::int64_t h = 0; h < trace.config.n_head; ++h)
+      if (o.layer.value_or(l) == l && o.head.value_or(h) == h)
+        text +=
+            head_text(trace, {l, h}, static_cast<std::size_t>(o.top), colours_of_output(o.colour), output_columns()) +
+            "\n";
+  return text + lens_text(trace, tokenizer);
+}
+
+void check(const Options& o) {
+  if (!o.has_text() && !o.scores) throw UsageError("inspect needs a text (-p TEXT or -f FILE), or --scores");
+  if (!o.has_text() && !(o.html + o.save).empty())
+    throw UsageError("--html and --save need a text: -p TEXT or -f FILE");
+  const bool effect = !o.ablate.empty() || !o.patch.empty();
+  if (effect && !o.has_text()) throw UsageError("--ablate and --patch need a text: -p TEXT or -f FILE");
+  if (!o.patch.empty() && !o.patch_text) throw UsageError("--patch needs --patch-text, the text whose output is taken");
+}
+
+void check_heads(const Options& o, const qkv::ModelConfig& c) {
+  if (o.layer.value_or(0) >= c.n_layer)
+    throw UsageError(fmt::format("--layer needs a layer below {}; found {}", c.n_layer, *o.layer));
+  if (o.head.value_or(0) >= c.n_head)
+    throw UsageError(fmt::format("--head needs a head below {}; found {}", c.n_head, *o.head));
+}
+
+void run(const Options& o) {
+  check(o);
+  qkv::LoadedModel loaded = qkv::load_model(o.model);
+  check_heads(o, loaded.model.config());
+  std::vector<std::int32_t> tokens;
+  if (o.has_text()) tokens = tokens_of(o.prompt ? *o.prompt : read_text(o.file), loaded, o.tokens);
+  if (!o.ablate.empty() || !o.patch.empty()) return show_effect(o, loaded, tokens);
+  std::vector<qkv::HeadScores> scores;
+  if (o.scores || !o.html.empty()) scores = qkv::head_scores(loaded.model, score_options(loaded));
+  if (o.scores) print("on random tokens that are read twice, the mean weight on:\n" + scores_text(scores, 0));
+  if (!o.has_text()) return;
+  qkv::Trace trace = qkv::trace_text(loaded.model, loaded.tokenizer, tokens, {.sites = sites_of(o)});
+  trace.model = o.model;
+  trace.head_scores = std::move(scores);
+  if (!o.save.empty()) print(fmt::format("{}: {} arrays\n", o.save, qkv::save_trace(o.save, trace)));
+  if (!o.html.empty()) {
+    write_page(o.html, trace, loaded.tokenizer);
+    print(o.html + "\n");
+  }
+  const bool only_files = (!o.save.empty() || !o.html.empty() || o.scores) && !o.all && !o.layer && !o.head;
+  if (!only_files) print(terminal_text(o, trace, loaded.tokenizer));
+}
+
+void add_outputs(CLI::App& command, Options& o) {
+  command.add_option("--html", o.html, "Write one self-contained page to look at all of it")->type_name("FILE");
+  command
+      .add_option("--save", o.save,
+                  "Write every activation as DIR/NAME.npy, named and shaped as TransformerLens' hooks: "
+                  "blocks.0.attn.hook_q, hook_pattern, hook_z, blocks.0.hook_resid_post, ...")
+      ->type_name("DIR");
+  command.add_flag("--scores", o.scores,
+                   "Rank the heads by how they behave on random tokens that are read twice: previous-token, "
+                   "first-token, duplicate-token and induction heads; needs no text");
+  command
+      .add_option("--ablate", o.ablate,
+                  "Set a head's output to zero and compare the next token before and after; may repeat")
+      ->allow_extra_args(false)
+      ->type_name("L.H");
+  command
+      .add_option("--patch", o.patch,
+                  "Replace a head's output by what it is in --patch-text, the last tokens of both texts laid on each "
+                  "other; may repeat")
+      ->allow_extra_args(false)
+      ->type_name("L.H");
+  command.add_option("--patch-text", o.patch_text, "The other text")->type_name("TEXT");
+}
+
+void add(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "inspect", "Look inside a model while it reads a text: who reads whom, what heads do, activations, a page");
+  const auto o = std::make_shared<Options>();
+  command->add_option("-m,--model", o->model, "A model of any format: a directory or a file")
+      ->required()
+      ->type_name("MODEL");
+  CLI::Option* prompt = command->add_option("-p,--prompt", o->prompt, "The text to read")->type_name("TEXT");
+  command->add_option("-f,--file", o->file, "A file that holds it; - is standard input")
+      ->type_name("FILE")
+      ->excludes(prompt);
+  command->add_option("--tokens", o->tokens, "Read only the text's first N tokens")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  command->add_option("--layer", o->layer, "Show this layer's heads, each query and the keys it reads")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("L");
+  command->add_option("--head", o->head, "Show this head, of --layer or of every layer")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("H");
+  command->add_flag("--all", o->all, "Show every head in that way");
+  command->add_option("--top", o->top, "Keys shown of each query")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_option("--color,--colour", o->colour, "Heat maps in colour; auto: on a terminal, unless NO_COLOR is set")
+      ->check(CLI::IsMember({"auto", "always", "never"}).description(""))
+      ->type_name("auto|always|never")
+      ->capture_default_str();
+  add_outputs(*command, *o);
+  add_threads_option(*command);
+  command->footer(
+      "Attention weights are coefficients for mixing values. They are no proof of what a head means: a head can read "
+      "a\n"
+      "token and do nothing with it. --ablate and --patch change a head's output and show what follows.\n\n"
+      "  qkv inspect -m model -p 'And God said'                        every head in a line, the next token layer by "
+      "layer\n"
+      "  qkv inspect -m model -p 'And God said' --layer 1 --head 2     one head: a map, and each query's keys\n"
+      "  qkv inspect -m model -f text.txt --tokens 256 --html out.html\n"
+      "  qkv inspect -m model --scores\n"
+      "  qkv inspect -m model -p 'And God said' --ablate 1.2 --ablate 3.0");
+  command->callback([o] { run(*o); });
+}
+
+const Subcommand kInspect(46, add);
+
+}  // namespace

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inspect_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "token_text.h"
+
+namespace qkv::cli {
+namespace {
+
+constexpr std::size_t kToken = 14;  // columns of a token
+
+// Weights of one query. row [ctx], of which keys 0 ... query may be read
+struct RowFacts {
+  double entropy = 0, first = 0, previous = 0, own = 0;  // entropy in nats
+};
+
+RowFacts facts_of(const float* row, std::int64_t query) {
+  RowFacts f;
+  for (std::int64_t j = 0; j <= query; ++j) {
+    const double p = row[j];
+    if (p > 0) f.entropy -= p * std::log(p);
+  }
+  f.first = row[0];
+  f.previous = query > 0 ? row[query - 1] : 0;
+  f.own = row[query];
+  return f;
+}
+
+// The mean over the queries from 2 on, which can tell first, previous and own token apart; all where there are fewer.
+RowFacts mean_facts(const float* pattern, std::int64_t ctx) {
+  RowFacts mean;
+  const std::int64_t begin = ctx > 2 ? 2 : 0;
+  for (std::int64_t i = begin; i < ctx; ++i) {
+    const RowFacts f = facts_of(pattern + i * ctx, i);
+    mean.entropy += f.entropy;
+    mean.first += f.first;
+    mean.previous += f.previous;
+    mean.own += f.own;
+  }
+  for (double* x : {&mean.entropy, &mean.first, &mean.previous, &mean.own}) *x /= static_cast<double>(ctx - begin);
+  return mean;
+}
+
+const float* pattern_of(const Trace& trace, const HeadId& id) {
+  return trace.layers[static_cast<std::size_t>(id.layer)].pattern.data<float>() + id.head * trace.ctx() * trace.ctx();
+}
+
+// The keys with the largest weights, falling; ties to the lowest position.
+std::vector<std::int64_t> top_keys(const float* row, std::int64_t query, std::size_t top) {
+  std::vector<std::int64_t> keys(static_cast<std::size_t>(query + 1));
+  std::iota(keys.begin(), keys.end(), 0);
+  std::stable_sort(keys.begin(), keys.end(), [&](std::int64_t a, std::int64_t b) { return row[a] > row[b]; });
+  keys.resize(std::min(keys.size(), top));
+  return keys;
+}
+
+std::string piece(const Tokenizer& tokenizer, std::int32_t id) {
+  return id < tokenizer.size() ? token_text(tokenizer.decode(id)) : fmt::format("#{}", id);
+}
+
+}  // namespace
+
+const char* const kWhatWeightsAreNot =
+    "attention weights are coefficients for mixing values, no proof of meaning; --ablate shows what a head does\n";
+
+std::string head_name(const HeadId& id) { return fmt::format("{}.{}", id.layer, id.head); }
+
+std::string heads_text(const Trace& trace) {
+  std::string text = "head    entropy    first  previous      own   of each query's weight, mean\n";
+  for (std::int64_t l = 0; l < trace.config.n_layer; ++l)
+    for (std::int64_t h = 0; h < trace.config.n_head; ++h) {
+      const RowFacts f = mean_facts(pattern_of(trace, {l, h}), trace.ctx());
+      text += fmt::format("{:<7} {:>7.3f}  {:>7.3f}  {:>8.3f}  {:>7.3f}\n", head_name({l, h}), f.entropy, f.first,
+                          f.previous, f.own);
+    }
+  return text;
+}
+
+std::string head_text(const Trace& trace, const HeadId& id, std::size_t top, Colours colours, std::size_t width) {
+  const std::int64_t ctx = trace.ctx(), group = trace.config.n_head / trace.config.n_kv_head;
+  const float* pattern = pattern_of(trace, id);  // [ctx, ctx]
+  const RowFacts mean = mean_facts(pattern, ctx);
+  std::string text = fmt::format("layer {}, head {}   q [{}, {}]", id.layer, id.head, ctx, trace.config.head_dim);
+  if (group > 1) text += fmt::format(", reads key head {}", id.head / group);
+  text += fmt::format(
+      "\nmean entropy {:.3f} nats; of the weight {:.3f} on the first token, {:.3f} on the previous one, "
+      "{:.3f} on itself\n\n",
+      mean.entropy, mean.first, mean.previous, mean.own);
+  std::vector<std::string> labels;  // [ctx]
+  for (const std::string& bytes : trace.pieces) labels.push_back(token_text(bytes));
+  text += heat_map(pattern, ctx, ctx, labels, colours, width);
+  text += fmt::format("\n query  {}  entropy  first  reads most\n", left("token", kToken));
+  for (std::int64_t i = 0; i < ctx; ++i) {
+    const float* row = pattern + i * ctx;  // [ctx]
+    const RowFacts f = facts_of(row, i);
+    std::string line = fmt::format("{:>6}  {}  {:>7.3f}  {:>5.3f}", i,
+                                   left(labels[static_cast<std::size_t>(i)], kToken), f.entropy, f.first);
+    for (const std::int64_t j : top_keys(row, i, top))
+      line += fmt::format("  {:.3f} {}:{}", row[j], j, labels[static_cast<std::size_t>(j)]);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string lens_text(const Trace& trace, const Tokenizer& tokenizer) {
+  std::string text = "the next token after the text, if the model stopped there (logit lens)\n";
+  const std::int64_t row = trace.ctx() - 1;
+  for (std::size_t s = 0; s < trace.lens.size(); ++s) {
+    const LensStage& stage = trace.lens[s];
+    const std::int64_t top = stage.top_ids.shape()[1];
+    std::string line = left(s == 0 ? "  embedding" : fmt::format("  layer {}", s - 1), 12);
+    for (std::int64_t i = 0; i < top; ++i)
+      line += fmt::format("  {:.3f} {}", stage.top_probs.data<float>()[row * top + i],
+                          left(piece(tokenizer, stage.top_ids.data<std::int32_t>()[row * top + i]), 10));
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string scores_text(const std::vector<HeadScores>& scores, std::size_t top) {
+  struct Kind {
+    const char* name;
+    double HeadScores::*score;
+  };
+  constexpr Kind kKinds[] = {{"previous token", &HeadScores::previous_token},
+                             {"first token", &HeadScores::first_token},
+                             {"duplicate token", &HeadScores::duplicate_token},
+                             {"induction", &HeadScores::induction}};
+  const std::size_t count = top == 0 ? scores.size() : std::min(top, scores.size());
+  std::string text;
+  std::vector<std::vector<HeadScores>> ranked;
+  for (const Kind& kind : kKinds) {
+    text += left(kind.name, 20);
+    ranked.push_back(scores);
+    std::stable_sort(ranked.back().begin(), ranked.back().end(),
+                     [&](const HeadScores& a, const HeadScores& b) { return a.*kind.score > b.*kind.score; });
+  }
+  text.erase(text.find_last_not_of(' ') + 1);
+  text += "\n";
+  for (std::size_t i = 0; i < count; ++i) {
+    std::string line;
+    for (std::size_t k = 0; k < ranked.size(); ++k)
+      line += left(
+          fmt::format("{:<7}{:.3f}", head_name({ranked[k][i].layer, ranked[k][i].head}), ranked[k][i].*kKinds[k].score),
+          20);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string effect_text(const HeadEffect& effect, const Tokenizer& tokenizer, std::size_t top) {
+  const auto ranked = [&](const std::vector<float>& probs) {
+    std::vector<std::int32_t> ids(probs.size());
+    std::iota(ids.begin(), ids.end(), 0);
+    std::stable_sort(ids.begin(), ids.end(), [&](std::int32_t a, std::int32_t b) {
+      return probs[static_cast<std::size_t>(a)] > probs[static_cast<std::size_t>(b)];
+    });
+    ids.resize(std::min(ids.size(), top));
+    return ids;
+  };
+  std::vector<std::int32_t> shown = ranked(effect.before);
+  for (const std::int32_t id : ranked(effect.after))
+    if (std::find(shown.begin(), shown.end(), id) == shown.end()) shown.push_back(id);
+  std::string text = left("next token", 16) + "  before   after\n";
+  for (const std::int32_t id : shown) {
+    const auto i = static_cast<std::size_t>(id);
+    text += fmt::format("{}  {:.4f}  {:.4f}  {:+.4f}\n", left(piece(tokenizer, id), 16), effect.before[i],
+                        effect.after[i], effect.after[i] - effect.before[i]);
+  }
+  return text + fmt::format("KL(before || after) {:.6f} nats\n", effect.kl);
+}
+
+}  // namespace qkv::cli
