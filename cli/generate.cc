@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -15,6 +17,8 @@
 #include "qkv/error.h"
 #include "qkv/interrupt.h"
 #include "qkv/model_file.h"
+#include "sampler_options.h"
+#include "texts_output.h"
 
 namespace {
 
@@ -22,7 +26,10 @@ struct Options {
   std::string model;
   std::optional<std::string> prompt;
   std::string file = "-";
-  qkv::GenerateOptions generate;
+  std::optional<std::string> prompts;  // a file with a prompt a line
+  qkv::BatchOptions batch;
+  bool json = false;
+  qkv::cli::WritingOptions writing;
 };
 
 std::string read_all(const std::string& path) {
@@ -39,8 +46,7 @@ std::string read_all(const std::string& path) {
   return text;
 }
 
-std::vector<std::int32_t> prompt_tokens(const Options& options, const qkv::Tokenizer& tokenizer) {
-  const std::string text = options.prompt ? *options.prompt : read_all(options.file);
+std::vector<std::int32_t> prompt_tokens(const std::string& text, const qkv::Tokenizer& tokenizer) {
   std::vector<std::int32_t> tokens = tokenizer.encode(text);
   if (tokenizer.begin_token() >= 0) tokens.insert(tokens.begin(), tokenizer.begin_token());
   if (tokens.empty()) {
@@ -50,90 +56,139 @@ std::vector<std::int32_t> prompt_tokens(const Options& options, const qkv::Token
   return tokens;
 }
 
+// The lines of a text, without what ends them; nothing follows the last line's end.
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    if (lines.back().ends_with('\r')) lines.back().pop_back();
+    at = end + 1;
+  }
+  return lines;
+}
+
+std::vector<std::vector<std::int32_t>> all_prompts(const Options& options, const qkv::Tokenizer& tokenizer) {
+  std::vector<std::string> texts;
+  if (options.prompts) {
+    texts = lines_of(read_all(*options.prompts));
+    if (texts.empty()) throw qkv::FileError(*options.prompts, "expected a prompt a line; found an empty file");
+  } else {
+    texts.push_back(options.prompt ? *options.prompt : read_all(options.file));
+  }
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (const std::string& text : texts) prompts.push_back(prompt_tokens(text, tokenizer));
+  return prompts;
+}
+
 std::string speed(const char* what, std::size_t tokens, double seconds) {
   const double rate = seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
   return fmt::format("{}: {} tokens in {:.2f} s, {:.1f} tokens/s\n", what, tokens, seconds, rate);
 }
 
-std::string note(const qkv::GenerateResult& result, std::int64_t ctx_len) {
+std::string note(const qkv::GenerateResult& result, bool stopped, std::int64_t ctx_len) {
+  std::string text;
+  if (result.shifts > 0)
+    text = fmt::format("shifted: the context of {} tokens was full {} times\n", ctx_len, result.shifts);
   switch (result.reason) {
     case qkv::StopReason::context_full:
-      return fmt::format("stopped: the context of {} tokens is full\n", ctx_len);
+      return text + fmt::format("stopped: the context of {} tokens is full (--shift goes on)\n", ctx_len);
     case qkv::StopReason::end_token:
-      return "stopped: the model ended the text\n";
+      return text + "stopped: the model ended the text\n";
     case qkv::StopReason::callback:
-      return "stopped: interrupted\n";
+      return text + (stopped ? "stopped: at a stop string\n" : "stopped: interrupted\n");
     case qkv::StopReason::max_tokens:
       break;
   }
-  return "";
+  return text;
 }
 
+using Clock = std::chrono::steady_clock;
+
 void run(const Options& options) {
-  try {
-    const qkv::Sampler check(options.generate.sampler);
-  } catch (const std::invalid_argument& error) {
-    throw qkv::cli::UsageError(error.what());
-  }
+  qkv::GenerateOptions generate = qkv::cli::checked_options(options.writing);
   qkv::LoadedModel loaded = qkv::load_model(options.model);
-  const std::vector<std::int32_t> prompt = prompt_tokens(options, loaded.tokenizer);
-  qkv::GenerateOptions generate = options.generate;
+  const std::vector<std::vector<std::int32_t>> prompts = all_prompts(options, loaded.tokenizer);
   generate.end_tokens = loaded.end_tokens;
   generate.vocab_limit = std::min(loaded.tokenizer.size(), loaded.model.config().vocab_size);
 
+  using Form = qkv::cli::TextsOutput::Form;
+  const std::int64_t texts = static_cast<std::int64_t>(prompts.size()) * options.batch.samples;
+  const bool one = texts == 1 && !options.prompts;
+  qkv::cli::TextsOutput output(loaded.tokenizer, options.writing.stop,
+                               options.json ? Form::json
+                               : one        ? Form::plain
+                                            : Form::titled,
+                               texts, options.batch.samples);
   qkv::install_interrupt_latch();
-  qkv::Utf8Stream stream;
-  bool line_open = false;
-  const auto show = [&](const std::string& text) {
-    if (text.empty()) return;
-    qkv::cli::print(text);
-    line_open = text.back() != '\n';
-  };
-  const qkv::GenerateResult result = qkv::generate(loaded.model, prompt, generate, [&](std::int32_t token) {
-    show(stream.push(loaded.tokenizer.decode(token)));
-    return !qkv::interrupt_requested();
-  });
-  show(stream.flush());
-  if (line_open) qkv::cli::print("\n");
-  qkv::cli::print_error(speed("prompt", prompt.size(), result.prompt_seconds) +
-                        speed("generation", result.tokens.size(), result.generate_seconds) +
-                        note(result, loaded.model.config().ctx_len));
+  qkv::BatchOptions batch = options.batch;
+  batch.on_end = [&](std::int64_t text, const qkv::GenerateResult& result) { output.end(text, result); };
+  const Clock::time_point begin = Clock::now();
+  const std::vector<qkv::GenerateResult> results = qkv::generate_batch(
+      loaded.model, prompts, generate, batch,
+      [&](std::int64_t text, std::int32_t token) { return output.push(text, token) && !qkv::interrupt_requested(); });
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  if (texts == 1) {
+    qkv::cli::print_error(speed("prompt", static_cast<std::size_t>(results[0].prompt_read), results[0].prompt_seconds) +
+                          speed("generation", results[0].tokens.size(), results[0].generate_seconds) +
+                          note(results[0], output.stopped(0), loaded.model.config().ctx_len));
+    return;
+  }
+  std::size_t read = 0, written = 0;
+  for (const qkv::GenerateResult& result : results) {
+    read += static_cast<std::size_t>(result.prompt_read);
+    written += result.tokens.size();
+  }
+  qkv::cli::print_error(fmt::format("prompts: {} tokens read\n", read) +
+                        speed(fmt::format("{} texts", texts).c_str(), written, seconds) +
+                        (qkv::interrupt_requested() ? "stopped: interrupted\n" : ""));
+}
+
+void add_prompts(CLI::App& command, Options& options) {
+  command.add_option("-m,--model", options.model, "The model: a directory, a GGUF file or a checkpoint of ANDREA")
+      ->required()
+      ->type_name("PATH");
+  CLI::Option* prompt = command.add_option("-p,--prompt", options.prompt, "The text to go on from")->type_name("TEXT");
+  CLI::Option* file =
+      command
+          .add_option("-f,--file", options.file,
+                      "A file that holds it, byte for byte; without -p and -f, or with -, standard input")
+          ->type_name("FILE")
+          ->excludes(prompt);
+  command
+      .add_option("--prompts", options.prompts,
+                  "A file with many prompts, one a line (-: standard input); the texts come in the order of the lines, "
+                  "and each is the one that its prompt gives alone")
+      ->type_name("FILE")
+      ->excludes(prompt)
+      ->excludes(file);
+  command
+      .add_option("-b,--batch", options.batch.at_once,
+                  "Texts that are written at a time, from --prompts or --samples; each has its own cache in memory")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
+  command
+      .add_option("--samples", options.batch.samples,
+                  "Texts from each prompt, which is read once; they differ as texts of different seeds do")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000000))
+      ->type_name("N");
 }
 
 void add(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Let a model go on from a prompt");
   const auto options = std::make_shared<Options>();
-  qkv::SamplerOptions& sampler = options->generate.sampler;
-  command->add_option("-m,--model", options->model, "Model directory")->required()->type_name("DIR");
-  CLI::Option* prompt =
-      command->add_option("-p,--prompt", options->prompt, "The text to go on from")->type_name("TEXT");
+  add_prompts(*command, *options);
   command
-      ->add_option("-f,--file", options->file,
-                   "A file that holds it, byte for byte; without -p and -f, or with -, standard input")
-      ->type_name("FILE")
-      ->excludes(prompt);
-  command->add_option("-n,--max-tokens", options->generate.max_tokens, "Tokens to generate at most")
+      ->add_option("-n,--max-tokens", options->writing.generate.max_tokens,
+                   "Tokens to generate at most; -1: until the text ends or the context is full")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()))
       ->type_name("N");
-  command->add_option("--temp,--temperature", sampler.temperature, "0 always takes the most probable token")
-      ->capture_default_str()
-      ->type_name("T");
-  command->add_option("--top-k", sampler.top_k, "Draw from the K most probable tokens; 0 is all")
-      ->capture_default_str()
-      ->type_name("K");
-  command->add_option("--top-p", sampler.top_p, "Draw from the fewest tokens whose probabilities reach P together")
-      ->capture_default_str()
-      ->type_name("P");
-  command->add_option("--min-p", sampler.min_p, "Draw from tokens at least P times as probable as the most probable")
-      ->capture_default_str()
-      ->type_name("P");
-  command->add_option("--repeat-penalty", sampler.repeat_penalty, "Above 1: tokens of the context become less probable")
-      ->capture_default_str()
-      ->type_name("R");
-  command->add_option("-s,--seed", sampler.seed, "The same seed gives the same text")
-      ->capture_default_str()
-      ->type_name("SEED");
+  qkv::cli::add_sampler_options(*command, options->writing);
+  qkv::cli::add_shift_options(*command, options->writing, "");
+  command->add_flag("--json", options->json, "One JSON object a text and line: its text, tokens and why it ended");
   qkv::cli::add_threads_option(*command);
   command->callback([options] { run(*options); });
 }

@@ -68,6 +68,7 @@ GenerateResult generate(Model& model, std::span<const std::int32_t> prompt, cons
 struct BatchOptions {
   std::int64_t at_once = 16;  // texts that are written at a time, each with caches of its own
   std::int64_t samples = 1;   // of each prompt, which is read once; sample i draws from stream sampler.stream + i
+  std::function<void(std::int64_t text, const GenerateResult& result)> on_end = {};  // as each text ends; may be empty
 };
 
 // Several texts, which the model reads together; as one ends the next one begins. Text i is sample i % samples of

@@ -81,7 +81,10 @@ class Writers {
       s.draw([&](std::int32_t token) { return !on_token_ || on_token_(text.number, token); });
       text.is_read = false;
     }
-    if (s.ended()) results_[static_cast<std::size_t>(text.number)] = s.take_result();
+    if (!s.ended()) return;
+    GenerateResult& result = results_[static_cast<std::size_t>(text.number)];
+    result = s.take_result();
+    if (batch_.on_end) batch_.on_end(text.number, result);
   }
 
   Model& model_;

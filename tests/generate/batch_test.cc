@@ -41,8 +41,9 @@ TEST(GenerateBatch, GivesEachTextAsItIsAlone) {
   for (const int threads : {1, 3}) {
     qkv::set_num_threads(threads);
     for (const std::int64_t at_once : {1, 2, 4, 100}) {
-      std::map<std::int64_t, Ids> seen;
-      const auto results = qkv::generate_batch(model, kPrompts, options, {.at_once = at_once},
+      std::map<std::int64_t, Ids> seen, ended;
+      const auto end = [&](std::int64_t text, const qkv::GenerateResult& result) { ended[text] = result.tokens; };
+      const auto results = qkv::generate_batch(model, kPrompts, options, {.at_once = at_once, .on_end = end},
                                                [&](std::int64_t text, std::int32_t token) {
                                                  seen[text].push_back(token);
                                                  return true;
@@ -51,6 +52,7 @@ TEST(GenerateBatch, GivesEachTextAsItIsAlone) {
       for (std::size_t i = 0; i < results.size(); ++i) {
         EXPECT_EQ(results[i].tokens, alone[i]) << i << " of " << at_once;
         EXPECT_EQ(seen[static_cast<std::int64_t>(i)], alone[i]);
+        EXPECT_EQ(ended.at(static_cast<std::int64_t>(i)), alone[i]);
         EXPECT_EQ(results[i].prompt_read, static_cast<std::int64_t>(kPrompts[i].size()));
       }
     }

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sampler_options.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "qkv/stop_strings.h"
+
+namespace qkv::cli {
+namespace {
+
+// "15043+1.5", "15043-2", "15043-inf".
+qkv::LogitBias parse_bias(const std::string& text) {
+  const auto refuse = [&]() -> qkv::LogitBias {
+    throw UsageError("--logit-bias expected ID+VALUE, ID-VALUE or ID-inf; found '" + text + "'");
+  };
+  qkv::LogitBias bias;
+  const char* const end = text.data() + text.size();
+  const auto id = std::from_chars(text.data(), end, bias.id);
+  if (id.ec != std::errc() || id.ptr == end || (*id.ptr != '+' && *id.ptr != '-') || bias.id < 0) return refuse();
+  const bool minus = *id.ptr == '-';
+  if (id.ptr + 1 == end || id.ptr[1] == '-' || id.ptr[1] == '+') return refuse();
+  const auto value = std::from_chars(id.ptr + 1, end, bias.value);
+  if (value.ec != std::errc() || value.ptr != end) return refuse();
+  if (minus) bias.value = -bias.value;
+  return bias;
+}
+
+CLI::Option* number(CLI::App& command, const char* name, double& value, const char* help, const char* type) {
+  return command.add_option(name, value, help)->capture_default_str()->type_name(type);
+}
+
+void add_penalties(CLI::App& command, qkv::SamplerOptions& sampler) {
+  number(command, "--repeat-penalty", sampler.repeat_penalty,
+         "Above 1: tokens that came lately become less probable (logits divided by R, or multiplied if negative)", "R");
+  number(command, "--frequency-penalty", sampler.frequency_penalty,
+         "Taken off the logit of a token for each time it came lately", "F");
+  number(command, "--presence-penalty", sampler.presence_penalty, "Taken off once if it came lately", "F");
+  command
+      .add_option("--repeat-last-n", sampler.repeat_last_n,
+                  "How many tokens back is lately; 0 is nothing, -1 all of the text")
+      ->capture_default_str()
+      ->type_name("N");
+}
+
+}  // namespace
+
+void add_sampler_options(CLI::App& command, WritingOptions& options) {
+  qkv::SamplerOptions& sampler = options.generate.sampler;
+  number(command, "--temp,--temperature", sampler.temperature,
+         "How much chance has a say: 0 always takes the most probable token, 1 draws as the model says", "T");
+  command.add_option("--top-k", sampler.top_k, "Draw from the K most probable tokens; 0 is all")
+      ->capture_default_str()
+      ->type_name("K");
+  number(command, "--typical", sampler.typical_p,
+         "Draw from the tokens whose surprise is nearest to what is to be expected, until they reach P together; 1 is "
+         "all",
+         "P");
+  number(command, "--top-p", sampler.top_p,
+         "Draw from the fewest tokens whose probabilities reach P together; 1 is all", "P");
+  number(command, "--min-p", sampler.min_p, "Draw from tokens at least P times as probable as the most probable", "P");
+  add_penalties(command, sampler);
+  command
+      .add_option(
+          "--logit-bias", options.biases,
+          "Makes the token ID more (15043+2) or less (15043-2) probable, or impossible (15043-inf); may be given "
+          "several times")
+      ->allow_extra_args(false)
+      ->type_name("ID+VALUE");
+  command
+      .add_option("--stop", options.stop,
+                  "A text that ends the text, and is not shown; may be given several times. Bytes as they are: "
+                  "$'\\n' is a new line in bash")
+      ->allow_extra_args(false)
+      ->type_name("TEXT");
+  command.add_option("-s,--seed", sampler.seed, "The same seed gives the same text, with any number of threads")
+      ->capture_default_str()
+      ->type_name("SEED");
+}
+
+void add_shift_options(CLI::App& command, WritingOptions& options, const std::string& kept) {
+  CLI::Option* shift = command.add_flag(
+      "--shift", options.generate.shift,
+      "Go on past the end of the context: when it is full, the first tokens and the latest half of the rest stay, are "
+      "read again where they stand then, and the text goes on. Exact for learned and rotary positions alike: what "
+      "follows is what the model says to the tokens that stayed");
+  command.add_option("--keep", options.generate.keep, "How many first tokens stay; -1 is the whole prompt" + kept)
+      ->needs(shift)
+      ->capture_default_str()
+      ->type_name("N");
+}
+
+qkv::GenerateOptions checked_options(const WritingOptions& options) {
+  qkv::GenerateOptions result = options.generate;
+  for (const std::string& text : options.biases) result.sampler.logit_bias.push_back(parse_bias(text));
+  try {
+    const qkv::Sampler sampler(result.sampler);
+    const qkv::StopStrings stop(options.stop);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+  if (result.keep < -1)
+    throw UsageError("--keep expected a number of tokens, or -1; found " + std::to_string(result.keep));
+  if (result.max_tokens < 0) result.max_tokens = std::numeric_limits<std::int64_t>::max();
+  return result;
+}
+
+}  // namespace qkv::cli
