@@ -9,14 +9,17 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "cli.h"
 #include "qkv/error.h"
 #include "qkv/interrupt.h"
 #include "qkv/model_file.h"
+#include "qkv/prompt_cache.h"
 #include "sampler_options.h"
 #include "texts_output.h"
 
@@ -29,6 +32,7 @@ struct Options {
   std::optional<std::string> prompts;  // a file with a prompt a line
   qkv::BatchOptions batch;
   bool json = false;
+  std::optional<std::string> prompt_cache, cache_type;
   qkv::cli::WritingOptions writing;
 };
 
@@ -104,13 +108,47 @@ std::string note(const qkv::GenerateResult& result, bool stopped, std::int64_t c
 }
 
 using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// Reads the prompt with the help of the file, which holds it afterwards if it did not before. What it took, in words.
+std::string read_with_cache(const std::string& path, qkv::Model& model, std::span<const std::int32_t> prompt,
+                            qkv::TextContext& context, std::optional<qkv::CacheType> type) {
+  const Clock::time_point begin = Clock::now();
+  if (type) context.state = model.make_state(*type);
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored)) qkv::load_prompt_cache(path, model, context);
+  const std::vector<std::int32_t> held = context.tokens;
+  const auto read = static_cast<std::size_t>(qkv::read_text(model, prompt, context, type));
+  const bool held_all = held.size() >= prompt.size() && std::equal(prompt.begin(), prompt.end(), held.begin());
+  if (!held_all) qkv::save_prompt_cache(path, model, context);
+  return fmt::format("prompt cache: {} tokens from the file, {} read{}, {:.2f} s\n", prompt.size() - read, read,
+                     held_all ? "" : ", saved", seconds_since(begin));
+}
+
+void report(const std::vector<qkv::GenerateResult>& results, double seconds) {
+  std::size_t read = 0, written = 0;
+  for (const qkv::GenerateResult& result : results) {
+    read += static_cast<std::size_t>(result.prompt_read);
+    written += result.tokens.size();
+  }
+  qkv::cli::print_error(fmt::format("prompts: {} tokens read\n", read) +
+                        speed(fmt::format("{} texts", results.size()).c_str(), written, seconds) +
+                        (qkv::interrupt_requested() ? "stopped: interrupted\n" : ""));
+}
 
 void run(const Options& options) {
   qkv::GenerateOptions generate = qkv::cli::checked_options(options.writing);
+  if (options.cache_type) generate.cache_type = qkv::cache_type_from_name(*options.cache_type);
   qkv::LoadedModel loaded = qkv::load_model(options.model);
   const std::vector<std::vector<std::int32_t>> prompts = all_prompts(options, loaded.tokenizer);
   generate.end_tokens = loaded.end_tokens;
   generate.vocab_limit = std::min(loaded.tokenizer.size(), loaded.model.config().vocab_size);
+  std::optional<qkv::TextContext> cached;
+  if (options.prompt_cache) {
+    cached.emplace();
+    qkv::cli::print_error(
+        read_with_cache(*options.prompt_cache, loaded.model, prompts[0], *cached, generate.cache_type));
+  }
 
   using Form = qkv::cli::TextsOutput::Form;
   const std::int64_t texts = static_cast<std::int64_t>(prompts.size()) * options.batch.samples;
@@ -123,25 +161,16 @@ void run(const Options& options) {
   qkv::install_interrupt_latch();
   qkv::BatchOptions batch = options.batch;
   batch.on_end = [&](std::int64_t text, const qkv::GenerateResult& result) { output.end(text, result); };
+  const auto on_token = [&](std::int64_t text, std::int32_t token) {
+    return output.push(text, token) && !qkv::interrupt_requested();
+  };
   const Clock::time_point begin = Clock::now();
-  const std::vector<qkv::GenerateResult> results = qkv::generate_batch(
-      loaded.model, prompts, generate, batch,
-      [&](std::int64_t text, std::int32_t token) { return output.push(text, token) && !qkv::interrupt_requested(); });
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  if (texts == 1) {
-    qkv::cli::print_error(speed("prompt", static_cast<std::size_t>(results[0].prompt_read), results[0].prompt_seconds) +
-                          speed("generation", results[0].tokens.size(), results[0].generate_seconds) +
-                          note(results[0], output.stopped(0), loaded.model.config().ctx_len));
-    return;
-  }
-  std::size_t read = 0, written = 0;
-  for (const qkv::GenerateResult& result : results) {
-    read += static_cast<std::size_t>(result.prompt_read);
-    written += result.tokens.size();
-  }
-  qkv::cli::print_error(fmt::format("prompts: {} tokens read\n", read) +
-                        speed(fmt::format("{} texts", texts).c_str(), written, seconds) +
-                        (qkv::interrupt_requested() ? "stopped: interrupted\n" : ""));
+  const std::vector<qkv::GenerateResult> results =
+      qkv::generate_batch(loaded.model, prompts, generate, batch, on_token, cached ? &*cached : nullptr);
+  if (texts > 1) return report(results, seconds_since(begin));
+  qkv::cli::print_error(speed("prompt", static_cast<std::size_t>(results[0].prompt_read), results[0].prompt_seconds) +
+                        speed("generation", results[0].tokens.size(), results[0].generate_seconds) +
+                        note(results[0], output.stopped(0), loaded.model.config().ctx_len));
 }
 
 void add_prompts(CLI::App& command, Options& options) {
@@ -162,6 +191,18 @@ void add_prompts(CLI::App& command, Options& options) {
       ->type_name("FILE")
       ->excludes(prompt)
       ->excludes(file);
+  command
+      .add_option("--prompt-cache", options.prompt_cache,
+                  "A file that keeps what the model has read of the prompt: made if it is missing, used as far as the "
+                  "new prompt begins in the same way, written anew when there was more to read. The text is the same "
+                  "with and without it")
+      ->type_name("FILE")
+      ->excludes("--prompts");
+  command
+      .add_option("--cache-type", options.cache_type,
+                  "What keys and values are kept as; without it, as the model computes (f32 or bf16)")
+      ->check(CLI::IsMember({"f32", "bf16", "f16", "q8_0"}))
+      ->type_name("TYPE");
   command
       .add_option("-b,--batch", options.batch.at_once,
                   "Texts that are written at a time, from --prompts or --samples; each has its own cache in memory")

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,7 +30,8 @@ struct GenerateOptions {
   // the text goes on. What follows is exactly what the model says to those tokens alone, whichever kind of positions it
   // has. A prompt longer than the context is cut in the same way.
   bool shift = false;
-  std::int64_t keep = 4;  // 0 ... ctx_len - 2, of which a shorter prompt has fewer; -1: the whole prompt
+  std::int64_t keep = 4;                               // 0 ... ctx_len - 2; -1: the whole prompt
+  std::optional<CacheType> cache_type = std::nullopt;  // of keys and values; nothing: the type of the operands
 };
 
 struct GenerateResult {
@@ -49,9 +51,11 @@ struct TextContext {
 };
 
 // Reads a text into a context: the beginning that the context has read already is kept, what differs is forgotten, the
-// rest is read. Throws std::invalid_argument on an empty text, on one longer than ctx_len and on a token outside the
-// vocabulary.
-void read_text(Model& model, std::span<const std::int32_t> text, TextContext& context);
+// rest, and the last token in any case, is read. type: of a state that has to be made (none: the operands' type).
+// Returns how many tokens were read. Throws std::invalid_argument on an empty text, on one longer than ctx_len and on a
+// token outside the vocabulary.
+std::int64_t read_text(Model& model, std::span<const std::int32_t> text, TextContext& context,
+                       std::optional<CacheType> type = std::nullopt);
 
 // Reads the prompt, then draws tokens one by one; each new token costs O(context). on_token (may be empty) sees each
 // token as it comes and says whether to go on. Throws std::invalid_argument on an empty prompt, on one longer than

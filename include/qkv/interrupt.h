@@ -8,6 +8,8 @@ namespace qkv {
 // it all have their default effect again, so that a second one ends the process. To be called from one thread, by the
 // program and not the library.
 void install_interrupt_latch();
+// Gives the signals their default effect again; what was noted stays noted until the latch is installed anew.
+void remove_interrupt_latch();
 // Whether one has come since. May be called from any thread.
 bool interrupt_requested() noexcept;
 // The signal that came, or 0.

@@ -4,6 +4,8 @@
 
 #include "qkv/array_file.h"
 #include "qkv/attention.h"
+#include "qkv/chat_file.h"
+#include "qkv/chat_template.h"
 #include "qkv/corpus.h"
 #include "qkv/dataset.h"
 #include "qkv/error.h"
@@ -20,6 +22,7 @@
 #include "qkv/model_file.h"
 #include "qkv/model_state.h"
 #include "qkv/multi_head.h"
+#include "qkv/prompt_cache.h"
 #include "qkv/repetition.h"
 #include "qkv/report.h"
 #include "qkv/sampler.h"

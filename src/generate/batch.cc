@@ -65,13 +65,25 @@ class Writers {
     running_.push_back({number, std::move(copy), true});
   }
 
-  // Whatever the texts that go on have not read: one token each, and the prompts of new ones.
+  // Whatever the texts that go on have not read: one token each, and the prompts of new ones. Together as long as that
+  // is little, so that activations stay small.
   void read() {
+    constexpr std::size_t kTokensAtOnce = 2048;
+    std::vector<ReadPart> parts;
+    std::size_t tokens = 0;
+    const auto flush = [&] {
+      if (!parts.empty()) model_.read_batch(parts);
+      parts.clear();
+      tokens = 0;
+    };
     for (Text& text : running_) {
       Sequence& s = *text.sequence;
       if (s.ended() || text.is_read) continue;
-      model_.read(s.unread(), s.state(), s.logits());
+      if (tokens + s.unread().size() > kTokensAtOnce) flush();
+      parts.push_back({s.unread(), &s.state(), s.logits()});
+      tokens += s.unread().size();
     }
+    flush();
   }
 
   void draw(Text& text) {

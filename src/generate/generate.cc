@@ -7,11 +7,13 @@
 
 namespace qkv {
 
-void read_text(Model& model, std::span<const std::int32_t> text, TextContext& context) {
+std::int64_t read_text(Model& model, std::span<const std::int32_t> text, TextContext& context,
+                       std::optional<CacheType> type) {
   check_text(model.config(), text, false);
-  take_over(model, text, context);
-  std::vector<float> logits(static_cast<std::size_t>(model.config().vocab_size));  // [vocab_size]
-  model.read(text.subspan(static_cast<std::size_t>(context.state.size())), context.state, logits);
+  take_over(model, text, type, context);
+  const std::span<const std::int32_t> unread = text.subspan(static_cast<std::size_t>(context.state.size()));
+  model.read(unread, context.state, {});
+  return static_cast<std::int64_t>(unread.size());
 }
 
 GenerateResult generate(Model& model, std::span<const std::int32_t> prompt, const GenerateOptions& options,

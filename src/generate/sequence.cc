@@ -10,10 +10,6 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument("[generate] " + what); }
 
-void truncate(ModelState& state, std::int64_t size) {
-  for (KvCache& layer : state.layers) layer.truncate(size);
-}
-
 SamplerOptions with_stream(SamplerOptions options, std::uint64_t stream) {
   options.stream = stream;
   return options;
@@ -57,13 +53,14 @@ void check_request(const ModelConfig& config, std::span<const std::int32_t> prom
   }
 }
 
-void take_over(const Model& model, std::span<const std::int32_t> text, TextContext& context) {
-  if (context.state.layers.empty()) context.state = model.make_state();
+void take_over(const Model& model, std::span<const std::int32_t> text, std::optional<CacheType> type,
+               TextContext& context) {
+  if (context.state.layers.empty()) context.state = type ? model.make_state(*type) : model.make_state();
   const std::size_t most =
       std::min({text.size() - 1, context.tokens.size(), static_cast<std::size_t>(context.state.size())});
   const auto differ =
       std::mismatch(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(most), context.tokens.begin());
-  truncate(context.state, differ.first - text.begin());
+  context.state.truncate(differ.first - text.begin());
   context.tokens.assign(text.begin(), text.end());
 }
 
@@ -77,7 +74,7 @@ Sequence::Sequence(const Model& model, std::span<const std::int32_t> prompt, con
       context_(std::move(context)),
       history_(prompt.begin(), prompt.end()) {
   logits_.resize(static_cast<std::size_t>(model.config().vocab_size));
-  take_over(model, prompt, context_);
+  take_over(model, prompt, options.cache_type, context_);
   make_room();
   if (options_.max_tokens == 0) {
     end(StopReason::max_tokens);
@@ -130,7 +127,7 @@ void Sequence::make_room() {
   std::vector<std::int32_t>& tokens = context_.tokens;
   if (static_cast<std::int64_t>(tokens.size()) <= ctx_len_) return;
   tokens.erase(tokens.begin() + keep_, tokens.end() - (ctx_len_ - keep_) / 2);
-  truncate(context_.state, std::min(keep_, context_.state.size()));
+  context_.state.truncate(std::min(keep_, context_.state.size()));
   ++result_.shifts;
 }
 

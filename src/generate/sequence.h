@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -19,7 +20,8 @@ void check_text(const ModelConfig& resolved, std::span<const std::int32_t> text,
 
 // What of `context` can stay for `text`: its state is cut back to the beginning that both have, without the text's last
 // token, whose logits are wanted; its tokens become the text. Makes a state if there is none.
-void take_over(const Model& model, std::span<const std::int32_t> text, TextContext& context);
+void take_over(const Model& model, std::span<const std::int32_t> text, std::optional<CacheType> type,
+               TextContext& context);
 
 class Sequence {
  public:

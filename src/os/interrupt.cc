@@ -36,6 +36,8 @@ void install_interrupt_latch() {
   set_handler(on_signal);
 }
 
+void remove_interrupt_latch() { set_handler(SIG_DFL); }
+
 bool interrupt_requested() noexcept { return interrupt_signal() != 0; }
 int interrupt_signal() noexcept { return caught.load(std::memory_order_relaxed); }
 

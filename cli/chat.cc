@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// qkv chat: a conversation with a model that was trained on conversations.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "cli.h"
+#include "qkv/chat_file.h"
+#include "qkv/chat_template.h"
+#include "qkv/error.h"
+#include "qkv/interrupt.h"
+#include "qkv/model_file.h"
+#include "sampler_options.h"
+#include "shown_text.h"
+
+namespace {
+
+struct Options {
+  std::string model;
+  std::optional<std::string> form, system;
+  std::optional<std::int64_t> keep;
+  qkv::cli::WritingOptions writing;
+};
+
+constexpr const char* kHelp =
+    "/reset  forget the conversation and begin a new one\n"
+    "/exit   end (so does the end of the input, Ctrl-D)\n"
+    "/help   this\n"
+    "Ctrl-C stops an answer; while you write, it ends the program.\n";
+
+qkv::ChatForm form_of(const Options& options, const std::string& jinja) {
+  if (options.form) return qkv::chat_form_from_name(*options.form);
+  const std::string hint = "; --template takes " + qkv::chat_form_names();
+  if (jinja.empty()) throw qkv::FileError(options.model, "has no chat template" + hint);
+  const std::optional<qkv::ChatForm> form = qkv::recognise_chat_form(jinja);
+  if (!form) {
+    throw qkv::FileError(options.model, "has a chat template that is not known: '" + jinja.substr(0, 60) +
+                                            (jinja.size() > 60 ? "...'" : "'") + hint);
+  }
+  return *form;
+}
+
+class Chat {
+ public:
+  explicit Chat(const Options& options)
+      : options_(options),
+        generate_(qkv::cli::checked_options(options.writing)),
+        jinja_(qkv::load_chat_template(options.model)),
+        loaded_(qkv::load_model(options.model)),
+        template_(form_of(options, jinja_), loaded_.tokenizer),
+        system_(options.system ? *options.system : qkv::default_system_message(jinja_)) {
+    generate_.end_tokens = loaded_.end_tokens;
+    const std::vector<std::int32_t>& ends = template_.end_tokens();
+    generate_.end_tokens.insert(generate_.end_tokens.end(), ends.begin(), ends.end());
+    generate_.vocab_limit = std::min(loaded_.tokenizer.size(), loaded_.model.config().vocab_size);
+    generate_.shift = true;
+    reset();
+    generate_.keep = options.keep ? *options.keep : static_cast<std::int64_t>(conversation_.size());
+    if (generate_.keep < 0 || generate_.keep > loaded_.model.config().ctx_len - 2) {
+      throw qkv::cli::UsageError(
+          fmt::format("--keep expected 0 to {} tokens, so that the context of {} has room; "
+                      "found {}",
+                      loaded_.model.config().ctx_len - 2, loaded_.model.config().ctx_len, generate_.keep));
+    }
+  }
+
+  void run() {
+    const bool terminal = isatty(STDIN_FILENO) == 1;
+    if (terminal) qkv::cli::print_error("/help tells what can be said besides words\n");
+    for (std::string line; prompt(terminal), std::getline(std::cin, line);) {
+      if (line.ends_with('\r')) line.pop_back();
+      if (line == "/exit") break;
+      if (line == "/reset") {
+        reset();
+      } else if (line == "/help") {
+        qkv::cli::print(kHelp);
+      } else if (!line.empty() && !answer(line)) {
+        break;
+      }
+    }
+    if (std::cin.bad()) throw qkv::FileError("standard input", "cannot be read");
+    if (terminal && !std::cin) qkv::cli::print("\n");
+    if (answers_ > 0) {
+      qkv::cli::print_error(fmt::format("answers: {}; {} tokens read, {} written in {:.2f} s, {:.1f} tokens/s\n",
+                                        answers_, read_, written_, seconds_,
+                                        seconds_ > 0 ? static_cast<double>(written_) / seconds_ : 0));
+    }
+  }
+
+ private:
+  static void prompt(bool terminal) {
+    if (terminal) qkv::cli::print("> ");
+  }
+
+  // The keys and values of the system message stay: they are found again as the beginning of what comes next.
+  void reset() {
+    conversation_ = template_.beginning(system_);
+    asked_ = false;
+  }
+
+  void append(const std::vector<std::int32_t>& ids) {
+    conversation_.insert(conversation_.end(), ids.begin(), ids.end());
+  }
+
+  // Answers a question; false when something asked the program to end.
+  bool answer(const std::string& words) {
+    append(template_.question(words, !asked_, system_));
+    asked_ = true;
+    qkv::cli::ShownText shown(loaded_.tokenizer, options_.writing.stop);
+    std::string last;
+    const auto show = [&](const std::string& text) {
+      if (text.empty()) return;
+      qkv::cli::print(text);
+      last = text;
+    };
+    qkv::install_interrupt_latch();
+    const qkv::GenerateResult result =
+        qkv::generate(loaded_.model, conversation_, generate_, context_, [&](std::int32_t token) {
+          show(shown.push(token));
+          return !shown.stopped() && !qkv::interrupt_requested();
+        });
+    show(shown.finish());
+    const int signal = qkv::interrupt_signal();
+    qkv::remove_interrupt_latch();
+    if (!last.ends_with('\n')) qkv::cli::print("\n");
+    conversation_ = context_.tokens;  // after a shift, what is left of it
+    append(template_.answer_end());
+    ++generate_.sampler.stream;  // or every answer would begin with the same chance
+    ++answers_;
+    read_ += result.prompt_read;
+    written_ += static_cast<std::int64_t>(result.tokens.size());
+    seconds_ += result.generate_seconds;
+    return signal == 0 || signal == SIGINT;
+  }
+
+  const Options& options_;
+  qkv::GenerateOptions generate_;
+  std::string jinja_;
+  qkv::LoadedModel loaded_;
+  qkv::ChatTemplate template_;
+  std::string system_;
+  qkv::TextContext context_;
+  std::vector<std::int32_t> conversation_;  // all that was said, as tokens
+  bool asked_ = false;
+  std::int64_t answers_ = 0, read_ = 0, written_ = 0;
+  double seconds_ = 0;
+};
+
+void run(const Options& options) {
+  if (options.form) {
+    try {
+      qkv::chat_form_from_name(*options.form);
+    } catch (const std::invalid_argument& error) {
+      throw qkv::cli::UsageError(error.what());
+    }
+  }
+  Chat(options).run();
+}
+
+void add(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "chat",
+      "Talk with a model that was trained on conversations. Each line is a question; without a terminal, the lines of "
+      "standard input are, and the answers go to standard output. The conversation is remembered, and so are the keys "
+      "and values of its tokens. When the context is full, its first tokens and the latest half stay");
+  const auto options = std::make_shared<Options>();
+  options->writing.generate.max_tokens = 1024;
+  command->add_option("-m,--model", options->model, "The model: a directory or a GGUF file")
+      ->required()
+      ->type_name("PATH");
+  command
+      ->add_option("--system", options->system,
+                   "What the model is told first; without it, what its template says, if anything (\"\": nothing)")
+      ->type_name("TEXT");
+  command
+      ->add_option(
+          "--template", options->form,
+          "How a conversation is written down: " + qkv::chat_form_names() +
+              "; without it, as the model's chat template says (tokenizer_config.json, chat_template.jinja, or "
+              "tokenizer.chat_template of a GGUF file)")
+      ->type_name("NAME");
+  command
+      ->add_option("-n,--max-tokens", options->writing.generate.max_tokens,
+                   "Tokens of an answer at most; -1: until the model ends it")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()))
+      ->type_name("N");
+  command
+      ->add_option("--keep", options->keep,
+                   "First tokens that stay when the context is full; without it, those of the system message")
+      ->type_name("N");
+  qkv::cli::add_sampler_options(*command, options->writing);
+  qkv::cli::add_threads_option(*command);
+  command->footer("In the conversation:\n" + std::string(kHelp));
+  command->callback([options] { run(*options); });
+}
+
+const qkv::cli::Subcommand kChat(35, add);
+
+}  // namespace

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Telling chat templates apart. A Jinja template is a program; the ones in use say one of a few things, and the marks
+// they write tell which.
+#include <array>
+#include <stdexcept>
+#include <utility>
+
+#include "qkv/chat_template.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::array<std::pair<ChatForm, std::string_view>, 4> kForms = {{{ChatForm::chatml, "chatml"},
+                                                                          {ChatForm::llama2, "llama2"},
+                                                                          {ChatForm::llama3, "llama3"},
+                                                                          {ChatForm::zephyr, "zephyr"}}};
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+// "\n" and the like in a string of Jinja; nothing if there is something else.
+std::optional<std::string> unescaped(std::string_view text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\') {
+      result += text[i];
+      continue;
+    }
+    if (++i == text.size()) return std::nullopt;
+    const std::string_view from = "nt'\"\\", to = "\n\t'\"\\";
+    const std::size_t which = from.find(text[i]);
+    if (which == std::string_view::npos) return std::nullopt;
+    result += to[which];
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string_view chat_form_name(ChatForm form) noexcept { return kForms[static_cast<std::size_t>(form)].second; }
+
+std::string chat_form_names() {
+  std::string names;
+  for (std::size_t i = 0; i < kForms.size(); ++i) {
+    names += i == 0 ? "" : i + 1 < kForms.size() ? ", " : " or ";
+    names += kForms[i].second;
+  }
+  return names;
+}
+
+ChatForm chat_form_from_name(std::string_view name) {
+  for (const auto& [form, known] : kForms)
+    if (name == known) return form;
+  throw std::invalid_argument("[chat] expected the template " + chat_form_names() + "; found '" + std::string(name) +
+                              "'");
+}
+
+std::optional<ChatForm> recognise_chat_form(std::string_view jinja) {
+  if (has(jinja, "<|im_start|>")) return ChatForm::chatml;
+  if (has(jinja, "<|start_header_id|>")) return ChatForm::llama3;
+  if (has(jinja, "[INST]") && has(jinja, "<<SYS>>")) return ChatForm::llama2;
+  const bool turns = has(jinja, "<|user|>") || (has(jinja, "'<|'") && has(jinja, "'|>"));
+  if (turns && has(jinja, "<|assistant|>") && has(jinja, "eos_token") && !has(jinja, "<|end|>"))
+    return ChatForm::zephyr;
+  return std::nullopt;
+}
+
+// Of ChatML: what stands between <|im_start|>system and <|im_end|>, if that is all letters of one string.
+std::string default_system_message(std::string_view jinja) {
+  constexpr std::string_view kBegin = "<|im_start|>system", kEnd = "<|im_end|>";
+  for (std::size_t at = jinja.find(kBegin); at != std::string_view::npos; at = jinja.find(kBegin, at + 1)) {
+    const std::size_t begin = at + kBegin.size(), end = jinja.find(kEnd, begin);
+    if (end == std::string_view::npos) break;
+    const std::optional<std::string> text = unescaped(jinja.substr(begin, end - begin));
+    if (!text || !text->starts_with('\n')) continue;
+    // A quote that is not escaped ends the string, and what follows is program.
+    const std::string_view raw = jinja.substr(begin, end - begin);
+    bool plain = true;
+    for (std::size_t i = 0; i < raw.size(); ++i)
+      if ((raw[i] == '\'' || raw[i] == '"' || raw[i] == '{') && (i == 0 || raw[i - 1] != '\\')) plain = false;
+    if (plain) return text->substr(1);
+  }
+  return "";
+}
+
+}  // namespace qkv
