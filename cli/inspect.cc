@@ -125,11 +125,16 @@ std::string terminal_text(const Options& o, const qkv::Trace& trace, const qkv::
 }
 
 void check(const Options& o) {
-  if (!o.has_text() && !o.scores) throw UsageError("inspect needs a text (-p TEXT or -f FILE), or --scores");
-  if (!o.has_text() && !(o.html + o.save).empty())
-    throw UsageError("--html and --save need a text: -p TEXT or -f FILE");
   const bool effect = !o.ablate.empty() || !o.patch.empty();
-  if (effect && !o.has_text()) throw UsageError("--ablate and --patch need a text: -p TEXT or -f FILE");
+  const bool reads = effect || o.all || o.layer || o.head || o.tokens > 0 || !(o.html + o.save).empty();
+  if (!o.has_text() && (reads || !o.scores))
+    throw UsageError("inspect needs a text, -p TEXT or -f FILE; --scores alone does without");
+  if (effect && (o.scores || o.all || o.layer || o.head || !(o.html + o.save).empty()))
+    throw UsageError(
+        "--ablate and --patch show the next token alone: without --html, --save, --scores, --layer, "
+        "--head and --all");
+  if (o.patch.empty() && o.patch_text)
+    throw UsageError("--patch-text needs --patch L.H, the heads that take its output");
   if (!o.patch.empty() && !o.patch_text) throw UsageError("--patch needs --patch-text, the text whose output is taken");
 }
 

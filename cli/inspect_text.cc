@@ -54,7 +54,8 @@ const float* pattern_of(const Trace& trace, const HeadId& id) {
 std::vector<std::int64_t> top_keys(const float* row, std::int64_t query, std::size_t top) {
   std::vector<std::int64_t> keys(static_cast<std::size_t>(query + 1));
   std::iota(keys.begin(), keys.end(), 0);
-  std::stable_sort(keys.begin(), keys.end(), [&](std::int64_t a, std::int64_t b) { return row[a] > row[b]; });
+  const auto weight = [&](std::int64_t j) { return std::isnan(row[j]) ? -1.0F : row[j]; };
+  std::stable_sort(keys.begin(), keys.end(), [&](std::int64_t a, std::int64_t b) { return weight(a) > weight(b); });
   keys.resize(std::min(keys.size(), top));
   return keys;
 }
@@ -174,7 +175,7 @@ std::string effect_text(const HeadEffect& effect, const Tokenizer& tokenizer, st
     text += fmt::format("{}  {:.4f}  {:.4f}  {:+.4f}\n", left(piece(tokenizer, id), 16), effect.before[i],
                         effect.after[i], effect.after[i] - effect.before[i]);
   }
-  return text + fmt::format("KL(before || after) {:.6f} nats\n", effect.kl);
+  return text + fmt::format("KL(before || after) {:.6g} nats\n", effect.kl);
 }
 
 }  // namespace qkv::cli

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""qkv inspect on the command line.    inspect_cli_test.py QKV"""
+import os
+import pathlib
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+QKV = sys.argv[1]
+TEXT = "the cat sat on the mat. the cat sat on the mat. a dog ran to the cat and sat. " * 40
+
+
+def qkv(*arguments, status=0, env=None, data=None):
+    done = subprocess.run([QKV, *arguments], capture_output=True, check=False, input=data, env={**os.environ, **(env or {})})
+    assert done.returncode == status, (arguments, done.returncode, done.stderr)
+    return (done.stdout if status == 0 else done.stderr).decode("utf-8")
+
+
+class Inspect(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.folder.name)
+        (cls.root / "text.txt").write_text(TEXT)
+        cls.model = str(cls.root / "model")
+        qkv("train", "--data", str(cls.root / "text.txt"), "--out", cls.model, "--tokenizer", "bytes", "--n-layer", "2",
+            "--n-head", "2", "--d-model", "16", "--ctx-len", "48", "--steps", "3", "--batch-size", "2", "--eval-interval", "3",
+            "--sample-interval", "0")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def inspect(self, *arguments, **more):
+        return qkv("inspect", "-m", self.model, *arguments, **more)
+
+    def test_every_head_in_a_line_and_the_lens(self):
+        text = self.inspect("-p", "the cat")
+        self.assertIn("no proof of meaning", text)
+        self.assertEqual(re.findall(r"^(\d\.\d) ", text, re.M), ["0.0", "0.1", "1.0", "1.1"])
+        self.assertEqual(len(re.findall(r"^  (?:embedding|layer \d) ", text, re.M)), 3)
+        (self.root / "short.txt").write_text("the cat")
+        self.assertEqual(self.inspect("-f", str(self.root / "short.txt")), text)
+        self.assertEqual(self.inspect("-f", "-", data=b"the cat"), text)
+        (self.root / "long.txt").write_text("the cat" + TEXT)
+        self.assertEqual(self.inspect("-f", str(self.root / "long.txt"), "--tokens", "7"), text)
+
+    def test_the_numbers_of_a_head_are_those_of_the_arrays(self):
+        folder = self.root / "arrays"
+        self.inspect("-p", "the cat", "--save", str(folder))
+        pattern = np.load(folder / "blocks.1.attn.hook_pattern.npy")
+        self.assertEqual(pattern.shape, (1, 2, 7, 7))
+        text = self.inspect("-p", "the cat", "--layer", "1", "--head", "0", "--top", "2")
+        self.assertNotIn("layer 0, head", text)
+        rows = re.findall(r"^ +(\d+)  \S+ +(\d\.\d+)  (\d\.\d+)  (.*)$", text, re.M)
+        self.assertEqual(len(rows), 7)
+        for query, entropy, first, keys in rows:
+            row = pattern[0, 0, int(query), : int(query) + 1].astype(np.float64)
+            self.assertAlmostEqual(float(entropy), -(row * np.log(row)).sum(), delta=6e-4)
+            self.assertAlmostEqual(float(first), row[0], delta=6e-4)
+            shown = re.findall(r"(\d\.\d+) (\d+):", keys)
+            self.assertEqual(len(shown), min(2, int(query) + 1))
+            for weight, key in shown:
+                self.assertAlmostEqual(float(weight), row[int(key)], delta=6e-4)
+            self.assertAlmostEqual(float(shown[0][0]), row.max(), delta=6e-4)
+
+    def test_arrays_follow_from_each_other(self):
+        folder = self.root / "arrays2"
+        self.assertIn("28 arrays", self.inspect("-p", "the cat sat", "--save", str(folder)))
+        of = lambda name: np.load(folder / f"blocks.0.{name}.npy").astype(np.float64)
+        q, k, v, z = (of(f"attn.hook_{name}")[0] for name in ["q", "k", "v", "z"])  # [ctx, head, d]
+        scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(q.shape[-1])
+        mask = np.tril(np.ones(scores.shape[1:], bool))
+        np.testing.assert_allclose(of("attn.hook_attn_scores")[0][:, mask], scores[:, mask], atol=1e-5)
+        self.assertTrue((of("attn.hook_attn_scores")[0][:, ~mask] == -np.inf).all())
+        weights = np.where(mask, np.exp(scores), 0)
+        weights /= weights.sum(-1, keepdims=True)
+        np.testing.assert_allclose(of("attn.hook_pattern")[0], weights, atol=1e-6)
+        np.testing.assert_allclose(z, np.einsum("hqk,khd->qhd", weights, v), atol=1e-5)
+        np.testing.assert_allclose(of("hook_resid_post"), of("hook_resid_mid") + of("hook_mlp_out"), atol=1e-6)
+        np.testing.assert_array_equal(of("mlp.hook_post"), np.maximum(of("mlp.hook_pre"), 0))
+        self.assertEqual(np.load(folder / "tokens.npy").tolist(), [list(b"the cat sat")])
+        self.assertEqual(np.load(folder / "logits.npy").shape[:2], (1, 11))
+
+    def test_the_page(self):
+        page = self.root / "page.html"
+        self.inspect("-p", "the <script>alert(1)</script>", "--html", str(page))
+        text = page.read_text(encoding="utf-8")
+        self.assertTrue(text.lower().startswith("<!doctype html>"))
+        self.assertNotIn("<script>alert(1)", text)
+        self.assertIn("cannot be written", self.inspect("-p", "x", "--html", "/dev/null/x", status=1))
+
+    def test_scores(self):
+        text = self.inspect("--scores")
+        self.assertEqual(len(re.findall(r"^\d\.\d +0\.\d{3} +\d\.\d", text, re.M)), 4)
+        self.assertEqual(text, self.inspect("--scores", "-t", "1"))
+        columns = np.array([[float(x) for x in re.findall(r"0\.\d{3}", line)] for line in text.splitlines()[2:]])
+        self.assertEqual(columns.shape, (4, 4))
+        self.assertTrue((np.diff(columns, axis=0) <= 0).all(), "ranked")
+
+    def test_ablate_and_patch(self):
+        kl = lambda text: float(re.search(r"KL\(before \|\| after\) (\S+) nats", text)[1])
+        text = self.inspect("-p", "the cat", "--ablate", "1.0", "--ablate", "0.1")
+        self.assertIn("head 1.0: output set to zero\nhead 0.1: output set to zero\n", text)
+        self.assertGreater(kl(text), 0)
+        rows = re.findall(r"  (0\.\d{4})  (0\.\d{4})  ([+-]0\.\d{4})$", text, re.M)
+        self.assertGreaterEqual(len(rows), 5)
+        for before, after, change in rows:
+            self.assertAlmostEqual(float(after) - float(before), float(change), delta=1.1e-4)
+        self.assertEqual(kl(self.inspect("-p", "the cat", "--patch", "1.0", "--patch-text", "the cat")), 0)
+        text = self.inspect("-p", "the cat", "--patch", "1.0", "--patch-text", "a dog ran to")
+        self.assertIn("at its last 7 of 7 tokens", text)
+        self.assertGreater(kl(text), 0)
+
+    def test_nothing_in_a_text_steers_the_terminal(self):
+        for bad in [b"a\x1b[31mb", "a\u202eb".encode(), b"a\xff\x9b31mb", b"a\rb\x07"]:
+            text = self.inspect("-f", "-", "--all", data=bad)
+            self.assertIsNone(re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text), bad)
+        self.assertIn("\\x1B", self.inspect("-f", "-", "--all", data=b"a\x1b[31mb"))
+
+    def test_colour_where_the_terminal_has_it(self):
+        arguments = ["-p", "the cat", "--layer", "0", "--head", "1"]
+        plain = self.inspect(*arguments)
+        self.assertNotIn("\x1b", plain)
+        self.assertRegex(plain, r"(?m)^ +t @@$")
+        self.assertIn("\x1b[48;5;", self.inspect(*arguments, "--color", "always", env={"COLORTERM": ""}))
+        self.assertIn("\x1b[48;2;", self.inspect(*arguments, "--color", "always", env={"COLORTERM": "truecolor"}))
+        self.assertEqual(self.inspect(*arguments, "--color", "always", env={"COLORTERM": ""}).replace("\r", "").count("\n"),
+                         plain.count("\n"))
+
+        def on_terminal(**env):
+            main, terminal = pty.openpty()
+            with subprocess.Popen([QKV, "inspect", "-m", self.model, *arguments], stdout=terminal,
+                                  env={**os.environ, "TERM": "xterm", "NO_COLOR": "", **env}) as process:
+                os.close(terminal)
+                seen = b""
+                try:
+                    while piece := os.read(main, 65536):
+                        seen += piece
+                except OSError:
+                    pass
+            os.close(main)
+            self.assertEqual(process.returncode, 0)
+            return seen
+
+        self.assertIn(b"\x1b[48;", on_terminal())
+        self.assertNotIn(b"\x1b", on_terminal(NO_COLOR="1"))
+        self.assertNotIn(b"\x1b", on_terminal(TERM="dumb"))
+
+    def test_refuses_what_makes_no_sense(self):
+        for options in [[], ["-p", ""], ["-p", "x", "-f", "y"], ["-p", "x", "--layer", "2"], ["-p", "x", "--head", "2"],
+                        ["-p", "x", "--layer", "-1"], ["-p", "x" * 49], ["-p", "x", "--ablate", "1"],
+                        ["-p", "x", "--ablate", "1."], ["-p", "x", "--ablate", "1.2"], ["-p", "x", "--ablate", "1.0x"],
+                        ["-p", "x", "--ablate", "9999999999999999999.0"], ["-p", "x", "--patch", "1.0"],
+                        ["-p", "x", "--patch-text", "y"], ["-p", "x", "--ablate", "0.0", "--scores"],
+                        ["-p", "x", "--ablate", "0.0", "--patch", "0.0", "--patch-text", "y"], ["--html", "x"], ["--save", "x"],
+                        ["--scores", "--layer", "0"], ["--ablate", "0.0"], ["-p", "x", "--tokens", "0"],
+                        ["-p", "x", "--color", "blue"]]:
+            self.assertEqual(len(self.inspect(*options, status=2).splitlines()), 1, options)
+        self.assertIn("No such file", self.inspect("-f", str(self.root / "none"), status=1))
+        self.assertEqual(len(self.inspect("-p", "x", "--save", "/dev/null/x", status=1).splitlines()), 1)
+        self.assertEqual(len(qkv("inspect", "-m", "/nope", "-p", "x", status=1).splitlines()), 1)
+
+    def test_help_teaches(self):
+        text = qkv("inspect", "--help")
+        for piece in ["no proof of what a head means", "qkv inspect -m", "TransformerLens", "induction"]:
+            self.assertIn(piece, text)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
