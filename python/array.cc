@@ -112,18 +112,23 @@ nb::tuple to_tuple(const Dims& shape) {
   return nb::borrow<nb::tuple>(tuple);
 }
 
+// Kind: the framework, and nb::ro if it may not write.
+template <class... Kind>
+nb::object shown(const Tensor& tensor, nb::handle owner) {
+  std::array<std::size_t, kMaxRank> shape{};
+  for (int i = 0; i < tensor.shape().rank(); ++i) shape[std::size_t(i)] = std::size_t(tensor.shape()[i]);
+  static char nothing = 0;
+  void* data = tensor.raw() ? const_cast<void*>(tensor.raw()) : &nothing;
+  return nb::cast(nb::ndarray<Kind...>(data, std::size_t(tensor.shape().rank()), shape.data(), owner, nullptr,
+                                       to_dlpack(tensor.dtype())));
+}
+
 // A tensor as an array of another framework, which owns it.
 template <class Kind>
 nb::object owned_by(Tensor tensor) {
-  auto owner = std::make_unique<Tensor>(std::move(tensor));
-  std::array<std::size_t, kMaxRank> shape{};
-  for (int i = 0; i < owner->shape().rank(); ++i) shape[std::size_t(i)] = std::size_t(owner->shape()[i]);
-  Tensor* held = owner.release();
-  nb::capsule capsule(held, [](void* p) noexcept { delete static_cast<Tensor*>(p); });
-  static char nothing = 0;
-  void* data = held->raw() ? held->raw() : &nothing;
-  return nb::cast(nb::ndarray<Kind>(data, std::size_t(held->shape().rank()), shape.data(), capsule, nullptr,
-                                    to_dlpack(held->dtype())));
+  auto* held = new Tensor(std::move(tensor));
+  const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<Tensor*>(p); });
+  return shown<Kind>(*held, owner);
 }
 
 }  // namespace
@@ -237,5 +242,7 @@ Result::Result(const char* name, nb::handle out)
 nb::object Result::object() const { return wanted() ? object_ : nb::none(); }
 
 nb::object to_numpy(Tensor tensor) { return owned_by<nb::numpy>(std::move(tensor)); }
+nb::object shown_in_numpy(Tensor& tensor, nb::handle owner) { return shown<nb::numpy>(tensor, owner); }
+nb::object shown_in_numpy(const Tensor& tensor, nb::handle owner) { return shown<nb::numpy, nb::ro>(tensor, owner); }
 
 }  // namespace qkv::python

@@ -71,4 +71,8 @@ class Result {
 // A tensor as an array of NumPy's that owns it, without a copy.
 nb::object to_numpy(Tensor tensor);
 
+// An array of NumPy's that shows a tensor where it lies and keeps `owner`, which holds it.
+nb::object shown_in_numpy(Tensor& tensor, nb::handle owner);
+nb::object shown_in_numpy(const Tensor& tensor, nb::handle owner);  // read-only
+
 }  // namespace qkv::python

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The compiled part of the Python package: what C++ throws, and the module's functions and classes.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <qkv/error.h>
 #include <qkv/kernels.h>
 #include <qkv/threads.h>
+#include <qkv/train.h>
 
 #include <string>
 
@@ -14,13 +16,17 @@ namespace nb = nanobind;
 
 namespace {
 
-// qkv.FileError is an OSError that knows the path and the byte.
-void translate_file_error(const std::exception_ptr& pointer, void*) {
+// qkv.FileError is an OSError that knows the path and the byte; qkv.TrainingDiverged a RuntimeError that knows the
+// step.
+void translate_error(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const qkv::FileError& error) {
     const nb::object type = nb::module_::import_("qkv._results").attr("FileError");
     PyErr_SetObject(type.ptr(), nb::object(type(error.what(), error.path(), error.offset())).ptr());
+  } catch (const qkv::TrainingDiverged& error) {
+    const nb::object type = nb::module_::import_("qkv._results").attr("TrainingDiverged");
+    PyErr_SetObject(type.ptr(), nb::object(type(error.what(), error.step())).ptr());
   }
 }
 
@@ -28,7 +34,7 @@ void translate_file_error(const std::exception_ptr& pointer, void*) {
 
 NB_MODULE(_qkv, m) {
   m.doc() = "Attention and small language models: the compiled part of qkv.";
-  nb::register_exception_translator(translate_file_error);
+  nb::register_exception_translator(translate_error);
   m.attr("__version__") = QKV_VERSION;
   m.def("set_num_threads", &qkv::set_num_threads, nb::arg("threads"),
         "How many threads later calls compute with, in the whole process; 0 means one a core. Results never depend on "
@@ -37,4 +43,9 @@ NB_MODULE(_qkv, m) {
   m.def("kernel_set", &qkv::kernel_set, "'portable', 'avx2', 'avx512' or 'avx512_bf16'; QKV_KERNELS forces one.");
   qkv::python::bind_attention(m);
   qkv::python::bind_attention_backward(m);
+  qkv::python::bind_kv_cache(m);
+  qkv::python::bind_tokenizer(m);
+  qkv::python::bind_model(m);
+  qkv::python::bind_trainer(m);
+  qkv::python::bind_inspect(m);
 }

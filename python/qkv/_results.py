@@ -24,6 +24,77 @@ class AttentionSteps(typing.NamedTuple):
     probs: typing.Any
 
 
+class Generated(typing.NamedTuple):
+    """What Model.generate returns with details=True."""
+
+    text: typing.Any  # the new text, or None for a prompt of ids
+    tokens: typing.Any  # the new ids
+    reason: str  # "max_tokens", "end_token", "context_full" or "callback"
+    prompt_read: int  # tokens of the prompt
+    prompt_seconds: float
+    generate_seconds: float
+
+
+class StepReport(typing.NamedTuple):
+    """What one step of a trainer was."""
+
+    step: int
+    loss: float  # nats a token, before the update
+    grad_norm: float
+    learning_rate: float
+    tokens: int
+    seconds: float
+    skipped: bool  # NaN or infinity: nothing was changed
+    spike: float
+
+
+class EvalReport(typing.NamedTuple):
+    """What an evaluation found."""
+
+    step: int
+    loss: float  # nats a token
+    bits_per_byte: float
+    tokens: int
+    best: bool
+
+
+class LensStage(typing.NamedTuple):
+    """What the model would say if it stopped at a layer."""
+
+    top_ids: typing.Any  # [ctx, top]
+    top_probs: typing.Any  # [ctx, top]
+    next_prob: typing.Any  # [ctx]
+    last_prob: typing.Any  # [ctx]
+    entropy: typing.Any  # [ctx], nats
+
+
+class HeadScores(typing.NamedTuple):
+    """How much a head behaves in known ways, 0 to 1 each."""
+
+    layer: int
+    head: int
+    previous_token: float
+    first_token: float
+    duplicate_token: float
+    induction: float
+
+
+class HeadEffect(typing.NamedTuple):
+    """What becomes of the next token when heads are changed."""
+
+    before: typing.Any  # [vocab_size] probabilities
+    after: typing.Any
+    kl: float  # nats
+
+
+class TrainingDiverged(RuntimeError):
+    """Too many steps in a row had NaN or infinity."""
+
+    def __init__(self, message: str, step: int = 0):
+        super().__init__(message)
+        self.step = step
+
+
 class FileError(OSError):
     """A file that is missing, unreadable, unwritable or not what it claims to be."""
 

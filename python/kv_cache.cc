@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// qkv.KvCache: keys and values of the tokens read so far, of one attention layer.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <qkv/kv_cache.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "array.h"
+#include "bind.h"
+
+namespace qkv::python {
+namespace {
+
+// Python's threads take turns.
+struct PythonCache {
+  KvCache cache;
+  std::int64_t d_v;
+  std::unique_ptr<std::mutex> mutex = std::make_unique<std::mutex>();
+
+  template <class Work>
+  auto alone(const Work& work) {
+    const nb::gil_scoped_release released;
+    const std::lock_guard<std::mutex> held(*mutex);
+    return work();
+  }
+};
+
+KvCache make(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, std::int64_t d_v, std::int64_t capacity,
+             std::int64_t window, const std::string& dtype) {
+  if (dtype == "q8_0") return KvCache(batch, n_kv_head, d_k, d_v, capacity, window, CacheType::q8_0);
+  return KvCache(batch, n_kv_head, d_k, d_v, capacity, window, dtype_from_name(dtype));
+}
+
+nb::object attend(PythonCache& self, nb::handle q, std::optional<double> scale, double softcap,
+                  std::optional<std::int64_t> window_left, nb::handle alibi, nb::handle sinks, bool return_lse) {
+  const Borrowed queries("q", q), slopes = borrow_optional("alibi", alibi), logits = borrow_optional("sinks", sinks);
+  const ConstView& view = queries.view();
+  if (view.rank() != 4)
+    throw std::invalid_argument("[attention] q must be [batch, n_head, q_len, d_k]; found shape " +
+                                to_string(view.shape));
+  AttentionOptions options;
+  options.scale = scale;
+  options.softcap = softcap;
+  options.window_left = window_left.value_or(-1);
+  options.alibi_slopes = slopes.view();
+  options.sinks = logits.view();
+  const DType dtype = self.cache.query_dtype(), sum = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const Framework framework = framework_of(q);
+  const DType out_dtype = view.dtype == dtype ? dtype : sum;
+  const Result out(framework, q, Dims{view.shape[0], view.shape[1], view.shape[2], self.d_v}, out_dtype);
+  const Result lse(framework, q, Dims{view.shape[0], view.shape[1], view.shape[2]}, sum);
+  self.alone([&] { self.cache.attend(view, options, {.out = out.view(), .lse = lse.view(), .probs = {}}); });
+  return return_lse ? nb::object(nb::make_tuple(out.object(), lse.object())) : out.object();
+}
+
+}  // namespace
+
+void bind_kv_cache(nb::module_& m) {
+  using nb::arg;
+  nb::class_<PythonCache>(m, "KvCache", "The keys and values of the tokens read so far, of one attention layer.")
+      .def(
+          "__init__",
+          [](PythonCache* self, std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, std::int64_t d_v,
+             std::int64_t capacity, std::int64_t window, const std::string& dtype) {
+            new (self) PythonCache{make(batch, n_kv_head, d_k, d_v, capacity, window, dtype), d_v};
+          },
+          arg("batch"), arg("n_kv_head"), arg("d_k"), arg("d_v"), arg("capacity"), nb::kw_only(), arg("window") = 0,
+          arg("dtype") = "f32",
+          "Holds up to capacity tokens; window above 0: a rolling cache for models whose tokens see so many tokens, "
+          "themselves included. dtype: 'f32', 'bf16', 'f16', 'q8_0' or 'f64'. ValueError.")
+      .def(
+          "append",
+          [](PythonCache& self, nb::handle k, nb::handle v) {
+            const Borrowed keys("k", k), values("v", v);
+            self.alone([&] { self.cache.append(keys.view(), values.view()); });
+          },
+          arg("k"), arg("v"), nb::sig("def append(self, k: Array, v: Array) -> None"),
+          "Adds keys [batch, n_kv_head, new_len, d_k] and values [batch, n_kv_head, new_len, d_v], rounded to the "
+          "cache's type. ValueError; the cache is then as it was.")
+      .def("attend", &attend, arg("q"), nb::kw_only(), arg("scale").none() = nb::none(), arg("softcap") = 0.0,
+           arg("window_left").none() = nb::none(), arg("alibi").none() = nb::none(), arg("sinks").none() = nb::none(),
+           arg("return_lse") = false,
+           nb::sig("def attend(self, q: Array, *, scale: float | None = None, softcap: float = 0.0, window_left: int | "
+                   "None = None, alibi: Array | None = None, sinks: Array | None = None, return_lse: bool = False) -> "
+                   "typing.Any"),
+           "Attention of the newest q_len tokens, q [batch, n_head, q_len, d_k], whose keys are in the cache already, "
+           "over all that it holds, causal. The bits of a full pass.")
+      .def_prop_ro(
+          "size", [](PythonCache& self) { return self.cache.size(); }, "Tokens held.")
+      .def("__len__", [](PythonCache& self) { return self.cache.size(); })
+      .def_prop_ro(
+          "first_key", [](PythonCache& self) { return self.cache.first_key(); },
+          "The absolute position of the oldest token held.")
+      .def_prop_ro("capacity", [](PythonCache& self) { return self.cache.capacity(); })
+      .def_prop_ro("bytes_per_token", [](PythonCache& self) { return self.cache.bytes_per_token(); })
+      .def(
+          "discard_oldest",
+          [](PythonCache& self, std::int64_t count) { self.alone([&] { self.cache.discard_oldest(count); }); },
+          arg("count"))
+      .def(
+          "truncate", [](PythonCache& self, std::int64_t size) { self.alone([&] { self.cache.truncate(size); }); },
+          arg("size"), "Keeps the oldest size tokens.")
+      .def("clear", [](PythonCache& self) { self.alone([&] { self.cache.clear(); }); });
+}
+
+}  // namespace qkv::python

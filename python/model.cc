@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// qkv.Model: forward, loss, gradients, text, files.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <qkv/model.h>
+#include <qkv/model_file.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "array.h"
+#include "bind.h"
+#include "model_core.h"
+#include "text.h"
+
+namespace qkv::python {
+namespace {
+
+PythonModel make(nb::handle preset_name, std::uint64_t seed, const std::string& dtype, nb::handle tokenizer,
+                 const nb::kwargs& values) {
+  ModelConfig config = preset_name.is_none() ? ModelConfig{} : preset(nb::cast<std::string>(preset_name));
+  update(config, values);
+  const DType type = dtype_from_name(dtype);
+  if (type != DType::f32 && type != DType::f64)
+    throw std::invalid_argument("[model] dtype must be f32 or f64; found " + dtype);
+  std::optional<Tokenizer> words;
+  if (!tokenizer.is_none()) words = nb::cast<const Tokenizer&>(tokenizer);
+  if (words && preset_name.is_none() && !values.contains("vocab_size")) config.vocab_size = words->size();
+  std::vector<std::int32_t> ends;
+  if (words && words->end_token() >= 0) ends.push_back(words->end_token());
+  const nb::gil_scoped_release released;
+  return {std::make_shared<ModelCore>(Model(config.resolved(), seed, type), std::move(words), std::move(ends))};
+}
+
+PythonModel load(nb::handle path) {
+  const std::string name = path_of(path);
+  const nb::gil_scoped_release released;
+  LoadedModel loaded = load_model(name);
+  return {
+      std::make_shared<ModelCore>(std::move(loaded.model), std::move(loaded.tokenizer), std::move(loaded.end_tokens))};
+}
+
+nb::object forward(PythonModel& self, nb::handle tokens, nb::handle lengths) {
+  const BatchRows rows(tokens, nb::none(), lengths);
+  Tensor logits = self.core->compute([&] { return self.core->model().logits(rows.batch()); });
+  const nb::object array = to_numpy(std::move(logits));  // [batch, ctx, vocab_size]
+  return rows.tokens.one ? nb::object(array[0]) : array;
+}
+
+double loss(PythonModel& self, nb::handle tokens, nb::handle targets, nb::handle lengths) {
+  const BatchRows rows(tokens, targets, lengths);
+  return self.core->compute([&] { return self.core->model().loss(rows.batch()).mean(); });
+}
+
+nb::dict named(const Model& model, std::vector<Tensor> tensors) {
+  nb::dict result;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    result[model.infos()[i].name.c_str()] = to_numpy(std::move(tensors[i]));
+  return result;
+}
+
+nb::object loss_and_gradients(PythonModel& self, nb::handle tokens, nb::handle targets, nb::handle lengths) {
+  const BatchRows rows(tokens, targets, lengths);
+  std::vector<Tensor> gradients;
+  const Loss sum = self.core->compute([&] {
+    Model& model = self.core->model();
+    gradients = model.zeros_like_parameters();
+    const auto real =
+        std::count_if(rows.targets.begin(), rows.targets.end(), [](std::int32_t target) { return target >= 0; });
+    return model.loss_and_gradients(rows.batch(), real ? 1.0 / static_cast<double>(real) : 0, gradients);
+  });
+  return nb::make_tuple(sum.mean(), named(self.core->model(), std::move(gradients)));
+}
+
+// Arrays that show the parameters themselves, and keep the model alive.
+nb::dict parameters(PythonModel& self) {
+  nb::dict result;
+  // Asking for them says that they may be changed.
+  std::vector<Tensor>& tensors = *self.core->compute([&] { return &self.core->model().parameters(); });
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    result[self.core->model().infos()[i].name.c_str()] = shown_in_numpy(tensors[i], nb::cast(self));
+  return result;
+}
+
+void save(PythonModel& self, nb::handle path, const std::string& format, nb::handle type) {
+  const std::string name = path_of(path);
+  const Tokenizer& tokenizer = require_tokenizer(*self.core);
+  const std::string kind = type.is_none() ? "" : nb::cast<std::string>(type);
+  if (format != "qkv" && format != "huggingface" && format != "gguf")
+    throw std::invalid_argument("[model] format must be 'qkv', 'huggingface' or 'gguf'; found '" + format + "'");
+  if (format == "qkv" && !kind.empty())
+    throw std::invalid_argument("[model] type is for 'huggingface' and 'gguf'; found it with 'qkv'");
+  self.core->compute([&] {
+    const Model& model = self.core->model();
+    if (format == "qkv") {
+      save_model(name, model, tokenizer);
+    } else if (format == "gguf") {
+      save_gguf(name, model, tokenizer, kind.empty() ? "bf16" : kind);
+    } else {
+      save_hugging_face(
+          name, model, tokenizer,
+          {.type = kind.empty() ? DType::f32 : dtype_from_name(kind), .end_tokens = self.core->end_tokens});
+    }
+  });
+}
+
+std::string described(PythonModel& self) {
+  const ModelConfig& c = self.core->model().config();
+  return "<qkv.Model of " + std::to_string(parameter_count(c)) + " parameters: n_layer " + std::to_string(c.n_layer) +
+         ", n_head " + std::to_string(c.n_head) + ", d_model " + std::to_string(c.d_model) + ", ctx_len " +
+         std::to_string(c.ctx_len) + ", vocab_size " + std::to_string(c.vocab_size) + ">";
+}
+
+}  // namespace
+
+void bind_model(nb::module_& m) {
+  using nb::arg;
+  m.def("preset_names", &preset_names, "The names that Model(preset=...) knows.");
+  m.def("fast_bf16", &fast_bf16, "Whether this machine has instructions for products of bf16 operands.");
+  nb::class_<PythonModel> model(m, "Model",
+                                "A decoder-only language model. Threads may share one: they take turns.\n\n"
+                                "Model(preset=None, *, seed=0, dtype='f32', tokenizer=None, **config): with parameters "
+                                "drawn from the seed; config names members of ModelConfig (n_layer, d_model ...).");
+  model.def(
+      "__init__",
+      [](PythonModel* self, nb::handle name, std::uint64_t seed, const std::string& dtype, nb::handle tokenizer,
+         const nb::kwargs& config) { new (self) PythonModel(make(name, seed, dtype, tokenizer, config)); },
+      arg("preset").none() = nb::none(), nb::kw_only(), arg("seed") = 0, arg("dtype") = "f32",
+      arg("tokenizer").none() = nb::none(), arg("config"),
+      nb::sig(
+          "def __init__(self, preset: str | None = None, *, seed: int = 0, dtype: str = 'f32', tokenizer: Tokenizer "
+          "| None = None, **config: typing.Any) -> None"));
+  model.def_static("load", &load, arg("path"), nb::sig("def load(path: str | os.PathLike) -> Model"),
+                   "The model at a path, of any format that is read: a directory of qkv's or Hugging Face's, a GGUF "
+                   "file, a checkpoint of ANDREA. FileError.");
+  model.def("save", &save, arg("path"), nb::kw_only(), arg("format") = "qkv", arg("type").none() = nb::none(),
+            nb::sig("def save(self, path: str | os.PathLike, *, format: typing.Literal['qkv', 'huggingface', 'gguf'] = "
+                    "'qkv', type: str | None = None) -> None"),
+            "A directory of qkv's or Hugging Face's, or a GGUF file (type 'bf16', 'f16', 'f32', 'q8_0', 'q4_0', "
+            "'q4_1'). FileError.");
+  model.def("forward", &forward, arg("tokens"), arg("lengths").none() = nb::none(),
+            nb::sig("def forward(self, tokens: Integers, lengths: Integers | None = None) -> numpy.ndarray"),
+            "Logits [ctx, vocab_size] of tokens [ctx], or [batch, ctx, vocab_size] of [batch, ctx]. lengths [batch]: "
+            "what is past them is padding.");
+  model.def("__call__", &forward, arg("tokens"), arg("lengths").none() = nb::none(),
+            nb::sig("def __call__(self, tokens: Integers, lengths: Integers | None = None) -> numpy.ndarray"),
+            "As forward.");
+  model.def(
+      "loss", &loss, arg("tokens"), arg("targets").none() = nb::none(), arg("lengths").none() = nb::none(),
+      nb::sig("def loss(self, tokens: Integers, targets: Integers | None = None, lengths: Integers | None = None) "
+              "-> float"),
+      "The mean of -ln p(target) in nats. targets: as tokens, -1 is ignored; the tokens that follow unless given.");
+  model.def(
+      "loss_and_gradients", &loss_and_gradients, arg("tokens"), arg("targets").none() = nb::none(),
+      arg("lengths").none() = nb::none(),
+      nb::sig("def loss_and_gradients(self, tokens: Integers, targets: Integers | None = None, lengths: Integers | "
+              "None = None) -> tuple[float, dict[str, numpy.ndarray]]"),
+      "The loss, and its gradient with respect to each parameter, by name.");
+  model.def_prop_ro("parameters", &parameters, nb::sig("def parameters(self) -> dict[str, numpy.ndarray]"),
+                    "The parameters by name: arrays that show them where they lie. Ask anew before each change that "
+                    "follows a computation.");
+  model.def_prop_ro(
+      "config", [](PythonModel& self) { return to_dict(self.core->model().config()); },
+      nb::sig("def config(self) -> dict[str, typing.Any]"), "Every size and switch, filled in.");
+  model.def_prop_ro("parameter_count", [](PythonModel& self) { return parameter_count(self.core->model().config()); });
+  model.def_prop_ro(
+      "tokenizer", [](PythonModel& self) { return self.core->tokenizer; },
+      nb::sig("def tokenizer(self) -> Tokenizer | None"));
+  model.def_prop_rw(
+      "end_tokens", [](PythonModel& self) { return self.core->end_tokens; },
+      [](PythonModel& self, std::vector<std::int32_t> ends) { self.core->end_tokens = std::move(ends); },
+      "Ids that end a text.");
+  model.def_prop_rw(
+      "operands", [](PythonModel& self) { return std::string(dtype_name(self.core->model().operands())); },
+      [](PythonModel& self, const std::string& type) {
+        self.core->compute([&] { self.core->model().set_operands(dtype_from_name(type)); });
+      },
+      "What the operands of matrix products are rounded to: 'f32' or 'bf16' ('f64' for a model of f64).");
+  model.def("__repr__", &described);
+  bind_generate(model);
+}
+
+}  // namespace qkv::python

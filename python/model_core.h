@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model as Python holds it: with its tokenizer, alone or inside a trainer, used by one thread at a time.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <qkv/model.h>
+#include <qkv/tokenizer.h>
+#include <qkv/train.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace qkv::python {
+
+namespace nb = nanobind;
+
+// C++ models and trainers are not thread-safe; Python's threads would meet here, since the GIL is released.
+class ModelCore {
+ public:
+  ModelCore(Model model, std::optional<Tokenizer> words, std::vector<std::int32_t> ends)
+      : tokenizer(std::move(words)), end_tokens(std::move(ends)), own_(std::move(model)) {}
+  explicit ModelCore(Trainer trained)
+      : tokenizer(trained.tokenizer()), trainer_(std::make_unique<Trainer>(std::move(trained))) {}
+
+  Model& model() {
+    if (!trainer_ && !own_) throw std::invalid_argument("[model] expected a model; found one that a trainer lost");
+    return trainer_ ? trainer_->model() : *own_;
+  }
+  Trainer& trainer() { return *trainer_; }
+  bool in_training() const noexcept { return trainer_ != nullptr; }
+  // The model goes into a trainer, which Python's model then shows; both are used in turn.
+  void train(TokenDataset data, const TrainConfig& config) {
+    trainer_ = std::make_unique<Trainer>(std::move(*own_), *tokenizer, std::move(data), config);
+    own_.reset();
+  }
+  // Without the GIL, and alone. Throws where a callback of this very model's work calls it again.
+  template <class Compute>
+  auto compute(Compute&& work) {
+    if (user_.load() == std::this_thread::get_id())
+      throw std::invalid_argument("[model] a callback cannot use the model that calls it; found that it does");
+    const nb::gil_scoped_release released;
+    const std::lock_guard<std::mutex> alone(mutex_);
+    const User user(user_);
+    return work();
+  }
+
+  std::optional<Tokenizer> tokenizer;
+  std::vector<std::int32_t> end_tokens;
+
+ private:
+  struct User {
+    explicit User(std::atomic<std::thread::id>& by) : id(by) { id = std::this_thread::get_id(); }
+    ~User() { id = std::thread::id(); }
+    std::atomic<std::thread::id>& id;
+  };
+
+  std::optional<Model> own_;
+  std::unique_ptr<Trainer> trainer_;
+  std::mutex mutex_;
+  std::atomic<std::thread::id> user_{};
+};
+
+using SharedModel = std::shared_ptr<ModelCore>;
+
+// Python's class.
+struct PythonModel {
+  SharedModel core;
+};
+
+// Token ids from integers of any kind: [ctx] or [batch, ctx].
+struct TokenRows {
+  std::int64_t batch = 1, ctx = 0;
+  bool one = true;                   // [ctx] was given
+  std::vector<std::int32_t> tokens;  // [batch, ctx]
+};
+TokenRows token_rows(const char* name, nb::handle object);
+// Sequences for the model: tokens, and what should follow them, which is what does follow unless it is given; -1 where
+// nothing does, at the end of a row or of its length.
+struct BatchRows {
+  BatchRows(nb::handle tokens_given, nb::handle targets_given, nb::handle lengths_given);
+  Batch batch() const { return {tokens.batch, tokens.ctx, tokens.tokens, targets, lengths}; }
+
+  TokenRows tokens;
+  std::vector<std::int32_t> targets;  // [batch, ctx]
+  std::vector<std::int64_t> lengths;  // [batch] or empty
+};
+// The ids of a text (what stands before every text included) or of integers.
+std::vector<std::int32_t> prompt_tokens(const ModelCore& core, nb::handle prompt);
+// Throws std::invalid_argument if the model has none.
+const Tokenizer& require_tokenizer(const ModelCore& core);
+
+// A configuration as a dict of Python's, and back: changes the named members, and throws std::invalid_argument for a
+// name that is none.
+nb::dict to_dict(const ModelConfig& config);
+void update(ModelConfig& config, const nb::dict& values);
+nb::dict to_dict(const TrainConfig& config);
+void update(TrainConfig& config, const nb::dict& values);
+
+}  // namespace qkv::python
