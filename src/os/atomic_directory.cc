@@ -150,9 +150,15 @@ void remove_leftovers(const std::string& directory) noexcept {
 }
 
 DirectoryLock::DirectoryLock(const std::string& path)
-    : directory_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    : path_(path), directory_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (directory_.get() >= 0 && ::flock(directory_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     throw FileError(path, "another process is training there");
+}
+
+bool DirectoryLock::stands() const noexcept {
+  struct stat held, named;
+  return directory_.get() >= 0 && ::fstat(directory_.get(), &held) == 0 && ::stat(path_.c_str(), &named) == 0 &&
+         held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
 
 }  // namespace qkv

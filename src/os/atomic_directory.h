@@ -49,8 +49,11 @@ class DirectoryLock {
  public:
   // Throws qkv::FileError if another holds it. Where the file system knows no locks, nothing is held.
   explicit DirectoryLock(const std::string& path);
+  // Whether the directory still stands under its name: it may have been removed, and perhaps made again.
+  bool stands() const noexcept;
 
  private:
+  std::string path_;
   FileDescriptor directory_;
 };
 

@@ -145,16 +145,19 @@ class Run {
 
   void save() {
     if (saved_step_ == trainer_.steps_done() && saved_evaluation_ == trainer_.evaluated_step()) return;
-    const bool gone = saved_step_ >= 0 && !file_exists(options_.directory);
     trainer_.save(options_.directory);
     saved_step_ = trainer_.steps_done();
     saved_evaluation_ = trainer_.evaluated_step();
-    if (gone) {
-      warn(options_.directory + " was gone and is made again, without the tokens: --resume will need the text");
-      lock_.emplace(options_.directory);
-    }
+    tell_if_made_again();
     if (metrics_) metrics_->follow_name();
     if (observer_.on_checkpoint) observer_.on_checkpoint(saved_step_);
+  }
+
+  // Somebody may have removed the directory, at any time; a save makes it again.
+  void tell_if_made_again() {
+    if (lock_->stands() || !file_exists(options_.directory)) return;
+    warn(options_.directory + " was gone and is made again, without the tokens: --resume will need the text");
+    lock_.emplace(options_.directory);
   }
 
   // Writing takes long, so it goes on beside the next steps; the last save of a run is waited for.
@@ -176,6 +179,7 @@ class Run {
       if (!step) return;
       saved_step_ = *step;
       saved_evaluation_ = begun_evaluation_;
+      tell_if_made_again();
       if (metrics_) metrics_->follow_name();
       if (observer_.on_checkpoint) observer_.on_checkpoint(saved_step_);
     } catch (const FileError& error) {

@@ -186,6 +186,26 @@ TEST(Run, MakesADirectoryAgainThatWasRemoved) {
   EXPECT_EQ(Trainer::resume(path, small_data()).steps_done(), 10);
 }
 
+// While a checkpoint is being written, too: whichever of the two comes first.
+TEST(Run, TellsThatTheDirectoryWasRemovedDuringASave) {
+  for (int turn = 0; turn < 20; ++turn) {
+    const TestDirectory above;
+    const std::string path = above / "run";
+    Trainer trainer = small_trainer(full_training());
+    std::vector<std::string> warnings;
+    TrainObserver observer;
+    observer.on_step = [&](const StepReport& report) {
+      if (report.step != 7) return;  // the checkpoint of step 6 is on its way
+      std::this_thread::sleep_for(std::chrono::microseconds(50 * turn));
+      fs::rename(path, above / "gone");
+    };
+    observer.on_warning = [&](const std::string& what) { warnings.push_back(what); };
+    EXPECT_TRUE(run_training(trainer, {path}, observer));
+    EXPECT_THAT(warnings, testing::Contains(HasSubstr("is made again")).Times(1));
+    EXPECT_EQ(Trainer::resume(path, small_data()).steps_done(), 10);
+  }
+}
+
 // The last checkpoint: with patience it is tried again, without it the error says what stands.
 TEST(Run, TheEndWaitsForRoom) {
   for (const double patience : {60.0, 0.0}) {
