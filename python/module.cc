@@ -11,6 +11,7 @@
 #include <string>
 
 #include "bind.h"
+#include "text.h"
 
 namespace nb = nanobind;
 
@@ -19,14 +20,15 @@ namespace {
 // qkv.FileError is an OSError that knows the path and the byte; qkv.TrainingDiverged a RuntimeError that knows the
 // step.
 void translate_error(const std::exception_ptr& pointer, void*) {
+  const auto text = [](const std::string& bytes) { return qkv::python::unicode(bytes); };  // paths may be any bytes
   try {
     std::rethrow_exception(pointer);
   } catch (const qkv::FileError& error) {
     const nb::object type = nb::module_::import_("qkv._results").attr("FileError");
-    PyErr_SetObject(type.ptr(), nb::object(type(error.what(), error.path(), error.offset())).ptr());
+    PyErr_SetObject(type.ptr(), nb::object(type(text(error.what()), text(error.path()), error.offset())).ptr());
   } catch (const qkv::TrainingDiverged& error) {
     const nb::object type = nb::module_::import_("qkv._results").attr("TrainingDiverged");
-    PyErr_SetObject(type.ptr(), nb::object(type(error.what(), error.step())).ptr());
+    PyErr_SetObject(type.ptr(), nb::object(type(text(error.what()), error.step())).ptr());
   }
 }
 
