@@ -20,10 +20,10 @@ CacheType cache_type_from_name(std::string_view name);      // throws std::inval
 // copies its contents. Not thread-safe. Misuse throws std::invalid_argument and leaves the cache as it was.
 class KvCache {
  public:
-  // Holds up to `capacity` tokens. window 0 keeps all: appending past the capacity is an error. window > 0 is a rolling
-  // cache for models whose tokens see `window` tokens, themselves included (window_left = window - 1): when it is full
-  // it keeps the new tokens and the window - 1 before them, or the newest `capacity` tokens if that is more than fits.
-  // dtype: f32, bf16, f16, or f64 (reference path).
+  // Holds up to `capacity` tokens. window 0 keeps all: appending past the capacity is an error, and memory is taken as
+  // it fills, in doublings. window > 0 is a rolling cache for models whose tokens see `window` tokens, themselves
+  // included (window_left = window - 1): when it is full it keeps the new tokens and the window - 1 before them, or the
+  // newest `capacity` tokens if that is more than fits. dtype: f32, bf16, f16, or f64 (reference path).
   KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, std::int64_t d_v, std::int64_t capacity,
           std::int64_t window = 0, DType dtype = DType::f32);
   KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, std::int64_t d_v, std::int64_t capacity,
@@ -63,6 +63,7 @@ class KvCache {
   void restore(const std::byte* from, std::int64_t size);
 
  private:
+  void grow(std::int64_t room);
   void attend_rounded(const ConstView& q, const AttentionOptions& options, const AttentionResults& results) const;
 
   std::int64_t capacity_ = 0, window_ = 0, size_ = 0, first_key_ = 0, offset_ = 0;

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "attention/problem.h"
@@ -108,6 +109,8 @@ void move_to_front(Tensor& tensor, std::int64_t first, std::int64_t count) noexc
   }
 }
 
+constexpr std::int64_t kFirstRoom = 256;  // tokens that a new cache has memory for
+
 void check_size(const char* name, std::int64_t size, std::int64_t least) {
   if (size < least) fail(std::string(name) + " must be at least " + std::to_string(least), std::to_string(size));
 }
@@ -139,7 +142,7 @@ KvCache::KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, s
   q8_0_ = true;
   capacity_ = capacity;
   window_ = window;
-  const std::int64_t room = checked.k_.shape()[2];
+  const std::int64_t room = checked.k_.shape()[2];  // of rows
   k_ = Tensor({batch, n_kv_head, room, row_bytes(BlockType::q8_0, in_blocks(d_k))}, DType::boolean);
   v_ = Tensor({batch, n_kv_head, room, row_bytes(BlockType::q8_0, in_blocks(d_v))}, DType::boolean);
 }
@@ -156,8 +159,10 @@ KvCache::KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, s
   if (window > capacity)
     fail("window must be at most the capacity (" + std::to_string(capacity) + ")", std::to_string(window));
   if (!is_floating(dtype)) fail("the type must be f32, bf16, f16 or f64", std::string(dtype_name(dtype)));
-  // A rolling cache has some room to roll in, so that it moves its contents now and then only.
-  const std::int64_t room = window == 0 ? capacity : capacity + std::max<std::int64_t>(64, capacity / 4);
+  // A rolling cache has some room to roll in, so that it moves its contents now and then only. Another grows as it
+  // fills.
+  const std::int64_t room =
+      window == 0 ? std::min(capacity, kFirstRoom) : capacity + std::max<std::int64_t>(64, capacity / 4);
   k_ = Tensor({batch, n_kv_head, room, d_k}, dtype);
   v_ = Tensor({batch, n_kv_head, room, d_v}, dtype);
 }
@@ -182,7 +187,10 @@ void KvCache::append(const ConstView& k, const ConstView& v) {
   offset_ += size_ - kept;
   size_ = kept;
   const std::int64_t added = count - skipped;
-  if (offset_ + size_ + added > k_.shape()[2]) {
+  const std::int64_t room = k_.shape()[2];
+  if (size_ + added > room) {
+    grow(std::min(capacity_, std::max(2 * room, size_ + added)));
+  } else if (offset_ + size_ + added > room) {
     move_to_front(k_, offset_, size_);
     move_to_front(v_, offset_, size_);
     offset_ = 0;
@@ -191,6 +199,24 @@ void KvCache::append(const ConstView& k, const ConstView& v) {
   copy(rows_of(k, skipped, added), rows_of(k_.view(), offset_ + size_, added));
   copy(rows_of(v, skipped, added), rows_of(v_.view(), offset_ + size_, added));
   size_ += added;
+}
+
+// Room for that many rows; those held come to the front. Changes nothing if there is no memory for it.
+void KvCache::grow(std::int64_t room) {
+  const auto grown = [&](const Tensor& from) {
+    const Dims& shape = from.shape();
+    Tensor to({shape[0], shape[1], room, shape[3]}, from.dtype());
+    const std::size_t row = static_cast<std::size_t>(shape[3]) * dtype_size(from.dtype());
+    for (std::int64_t n = 0; n < shape[0] * shape[1]; ++n)
+      std::memcpy(static_cast<char*>(to.raw()) + static_cast<std::size_t>(n * room) * row,
+                  static_cast<const char*>(from.raw()) + static_cast<std::size_t>(n * shape[2] + offset_) * row,
+                  static_cast<std::size_t>(size_) * row);
+    return to;
+  };
+  Tensor k = grown(k_), v = grown(v_);
+  k_ = std::move(k);
+  v_ = std::move(v);
+  offset_ = 0;
 }
 
 ConstView KvCache::k() const noexcept { return q8_0_ ? ConstView{} : rows_of(k_.view(), offset_, size_); }
@@ -218,6 +244,7 @@ void KvCache::restore(const std::byte* from, std::int64_t size) {
   if (size < 0 || size > capacity_)
     fail("the size to restore must be from 0 to " + std::to_string(capacity_), std::to_string(size));
   clear();
+  if (size > k_.shape()[2]) grow(size);
   for (Tensor* held : {&k_, &v_}) {
     const Dims& shape = held->shape();
     const std::size_t row = static_cast<std::size_t>(shape[3]) * dtype_size(held->dtype());

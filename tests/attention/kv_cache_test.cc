@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 
@@ -247,6 +248,42 @@ TEST(KvCache, Misuse) {
   options = {};
   options.kv_lengths = {1};
   EXPECT_THAT(attend(options), HasSubstr("found lengths"));
+}
+
+// A cache takes memory as it fills; what is held moves, and no bit changes.
+TEST(KvCache, GrowsAsItFills) {
+  const Sequence s(900);
+  for (const std::vector<std::int64_t>& chunks :
+       std::vector<std::vector<std::int64_t>>{{900}, {256, 1, 643}, {1, 255, 300, 2, 342}}) {
+    KvCache cache(2, 2, 24, 16, 900);
+    expect_same_as_whole(s, cache, chunks);
+    EXPECT_THAT(error_of([&] { cache.append(tokens(s.k, 0, 1), tokens(s.v, 0, 1)); }), HasSubstr("900 held"));
+    EXPECT_EQ(cache.size(), 900);
+  }
+}
+
+TEST(KvCache, GrowsFromWhereItsOldestTokenStandsAndWhenItIsRestored) {
+  const Sequence s(600);
+  for (const CacheType type : {CacheType::f32, CacheType::q8_0}) {
+    KvCache cache(2, 2, 24, 16, 600, 0, type);
+    cache.append(tokens(s.k, 0, 250), tokens(s.v, 0, 250));
+    cache.discard_oldest(100);
+    cache.append(tokens(s.k, 250, 350), tokens(s.v, 250, 350));
+    KvCache whole(2, 2, 24, 16, 600, 0, type);
+    whole.append(tokens(s.k, 0, 600), tokens(s.v, 0, 600));
+    whole.discard_oldest(100);
+    const auto bytes_of = [](const KvCache& c) {
+      std::vector<std::byte> bytes(static_cast<std::size_t>(c.size()) * c.bytes_per_token());
+      c.save(bytes.data());
+      return bytes;
+    };
+    EXPECT_EQ(cache.first_key(), 100);
+    EXPECT_EQ(bytes_of(cache), bytes_of(whole));
+    KvCache restored(2, 2, 24, 16, 600, 0, type);
+    const std::vector<std::byte> bytes = bytes_of(whole);
+    restored.restore(bytes.data(), whole.size());
+    EXPECT_EQ(bytes_of(restored), bytes);
+  }
 }
 
 }  // namespace
