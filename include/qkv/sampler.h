@@ -70,7 +70,7 @@ class Sampler {
   void adjust(std::span<const float> logits, std::span<const std::int32_t> history);
   void penalise(std::span<const std::int32_t> history);
   void keep_best();
-  void weigh();
+  void weigh(double temperature);
   void keep_typical();
   void keep_probable();
   std::int32_t draw(std::uint64_t number);
@@ -79,8 +79,10 @@ class Sampler {
   std::uint64_t draws_ = 0;
   std::vector<double> logits_;           // [vocab_size] with bias and penalties
   std::vector<std::int32_t> counts_;     // [vocab_size] zeros between two draws
-  std::vector<Candidate> candidates_;    // [kept], by falling logit, then rising id
-  std::vector<double> weights_;          // [kept] exp(logit - highest)
+  double highest_ = 0;                   // of the candidates' logits
+  bool sorted_ = false;                  // the candidates are, by falling logit, then rising id
+  std::vector<Candidate> candidates_;    // [kept]
+  std::vector<double> weights_;          // [kept] exp((logit - highest) / temperature)
   std::vector<std::size_t> by_typical_;  // [kept] places in candidates_
 };
 

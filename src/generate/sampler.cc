@@ -50,7 +50,7 @@ std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std:
   if (logits.empty()) throw std::invalid_argument("[sampler] expected at least one logit; found none");
   adjust(logits, history);
   keep_best();
-  if (candidates_.front().logit == -std::numeric_limits<double>::infinity()) {
+  if (highest_ == -std::numeric_limits<double>::infinity()) {
     throw SamplingError("[sampler] every logit is -inf");
   }
   const std::uint64_t number = draws_++;
@@ -99,11 +99,13 @@ bool Sampler::better(const Candidate& a, const Candidate& b) noexcept {
   return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
 }
 
-// The top_k best, sorted: a heap of the best so far, the worst of them on top, sees each logit once.
+// The top_k best, sorted: a heap of the best so far, the worst of them on top, sees each logit once. All, if that is
+// all, stand by their ids: sorting a large vocabulary takes longer than most models take for a token.
 void Sampler::keep_best() {
   const std::size_t all = logits_.size();
   const bool limited = options_.top_k > 0 && static_cast<std::uint64_t>(options_.top_k) < all;
   const std::size_t count = options_.temperature == 0 ? 1 : limited ? static_cast<std::size_t>(options_.top_k) : all;
+  highest_ = *std::max_element(logits_.begin(), logits_.end());
   candidates_.clear();
   for (std::size_t i = 0; i < all; ++i) {
     const Candidate candidate{logits_[i], static_cast<std::int32_t>(i)};
@@ -116,18 +118,21 @@ void Sampler::keep_best() {
       std::push_heap(candidates_.begin(), candidates_.end(), better);
     }
   }
-  std::sort(candidates_.begin(), candidates_.end(), better);
+  sorted_ = count < all || all == 1;
+  if (sorted_) std::sort(candidates_.begin(), candidates_.end(), better);
 }
 
-void Sampler::weigh() {
+void Sampler::weigh(double temperature) {
   weights_.resize(candidates_.size());
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
-    weights_[i] = weight(candidates_[i].logit, candidates_.front().logit, 1);
+    weights_[i] = weight(candidates_[i].logit, highest_, temperature);
   }
 }
 
 void Sampler::keep_typical() {
-  weigh();
+  if (!sorted_) std::sort(candidates_.begin(), candidates_.end(), better);
+  sorted_ = true;
+  weigh(1);
   const double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
   double entropy = 0;
   for (const double w : weights_) entropy -= w > 0 ? w / total * std::log(w / total) : 0;
@@ -144,33 +149,42 @@ void Sampler::keep_typical() {
   std::sort(by_typical_.begin(), by_typical_.end());
   for (std::size_t i = 0; i < kept; ++i) candidates_[i] = candidates_[by_typical_[i]];
   candidates_.resize(kept);
+  highest_ = candidates_.front().logit;
 }
 
-// top_p and min_p; the candidates are sorted, so both keep a beginning of the list.
+// What top_p and min_p leave are the most probable ones, so what min_p takes away need not be in order first.
 void Sampler::keep_probable() {
-  weigh();
+  weigh(1);
   const double wanted = options_.top_p * std::accumulate(weights_.begin(), weights_.end(), 0.0);
-  std::size_t kept = 0;
+  std::size_t probable = 0;
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    if (weights_[i] > 0 && weights_[i] >= options_.min_p) candidates_[probable++] = candidates_[i];
+  }
+  candidates_.resize(probable);
+  if (options_.top_p == 1) return;
+  const auto begin = candidates_.begin();
   double sum = 0;
-  while (kept < weights_.size() && weights_[kept] > 0 && weights_[kept] >= options_.min_p &&
-         (kept == 0 || options_.top_p == 1 || sum < wanted)) {
-    sum += weights_[kept];
-    ++kept;
+  std::size_t kept = 0;
+  for (std::size_t in_order = sorted_ ? probable : 0, step = 64; kept < probable; ++kept) {
+    if (kept == in_order) {
+      in_order = std::min(probable, in_order + step);
+      step *= 8;
+      std::partial_sort(begin + static_cast<std::ptrdiff_t>(kept), begin + static_cast<std::ptrdiff_t>(in_order),
+                        candidates_.end(), better);
+    }
+    if (kept > 0 && sum >= wanted) break;
+    sum += weight(candidates_[kept].logit, highest_, 1);
   }
   candidates_.resize(kept);
 }
 
 std::int32_t Sampler::draw(std::uint64_t number) {
-  const double highest = candidates_.front().logit;
-  weights_.resize(candidates_.size());
-  double total = 0;
-  for (std::size_t i = 0; i < candidates_.size(); ++i) {
-    weights_[i] = weight(candidates_[i].logit, highest, options_.temperature);
-    total += weights_[i];
-  }
+  weigh(options_.temperature);
+  const double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
   double left = Random(options_.seed, options_.stream).uniform(number) * total;
   std::size_t chosen = 0;
-  for (std::size_t i = 0; i < candidates_.size() && weights_[i] > 0; ++i) {
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    if (weights_[i] == 0) continue;
     chosen = i;
     if (left < weights_[i]) break;
     left -= weights_[i];
