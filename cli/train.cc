@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -61,6 +62,12 @@ qkv::DType operands_of(const TrainSettings& settings) {
   return qkv::DType::f32;
 }
 
+// Wider models want smaller steps, and what has learnt already smaller ones still.
+double usual_learning_rate(const qkv::ModelConfig& model, bool learnt) {
+  constexpr double kTimesWidth = 0.384, kMost = 4e-3;  // 2e-3 at d_model 192, 5e-4 at 768
+  return std::min(kTimesWidth / static_cast<double>(model.d_model), kMost) / (learnt ? 5 : 1);
+}
+
 qkv::Trainer start(const TrainSettings& settings) {
   if (settings.data.empty()) throw UsageError("--data is needed: the text to learn from");
   switch (qkv::inspect_run_directory(settings.out)) {
@@ -80,10 +87,12 @@ qkv::Trainer start(const TrainSettings& settings) {
   const auto model_of = [&](std::int64_t vocabulary) {
     return initial ? initial->config() : asked_model(settings, {}, vocabulary);
   };
-  const std::int64_t ctx_len = model_of(257).ctx_len;  // refuses what cannot be before the long work
+  const qkv::ModelConfig shape = model_of(257);  // refuses what cannot be before the long work
+  config.learning_rate = usual_learning_rate(shape, initial.has_value());
+  settings.apply(config);  // what was asked for has precedence
   std::optional<FreshDirectory> directory;
   TrainData data = train_data(
-      settings, config.window > 0 ? config.window : ctx_len, initial ? &initial->tokenizer() : nullptr,
+      settings, config.window > 0 ? config.window : shape.ctx_len, initial ? &initial->tokenizer() : nullptr,
       [&](std::int64_t vocabulary) {
         if (settings.memory_check) check_memory(model_of(vocabulary), config, initial ? "--window" : "--ctx-len");
       },

@@ -169,7 +169,8 @@ void add_optimiser_options(CLI::App& command, TrainSettings& s) {
   add(command, v, "--window", &C::window, "Tokens of a training sequence, where shorter than the context [ctx_len]");
   add(command, v, "--grad-accum,--gradient-accumulation-steps", &C::grad_accum, "Batches a step")
       ->capture_default_str();
-  add(command, v, "--learning-rate", &C::learning_rate, "The highest one")->capture_default_str();
+  add(command, v, "--learning-rate", &C::learning_rate,
+      "The highest one [0.384 / d_model, at most 0.004; a fifth of it with --init]");
   add(command, v, "--min-lr", &C::min_lr, "The last one [a tenth of the highest]");
   add(command, v, "--warmup-steps,--warmup-iters", &C::warmup_steps,
       "Steps of rising rate [a twentieth of all, at most 500]");

@@ -123,6 +123,22 @@ class Run(TrainTest):
         self.assertEqual(sorted(samples), [2, 4])
         self.assertTrue(all(text.startswith("in the") for text in samples.values()), samples)
 
+    def test_tells_when_samples_run_in_circles(self):
+        # A model that has seen nothing but one line writes nothing else.
+        data = self.write("line.txt", "round and round\n" * 400)
+        done = self.train("out", "--steps", "150", "--learning-rate", "1e-2", "--sample-interval", "150",
+                          "--sample-tokens", "120", "--sample-prompt", "round", "--ctx-len", "64", data=data)
+        self.assertIn("warning: the sample after step 150 runs in circles", done.out + done.err)
+        samples = [line for line in map(json.loads, self.read("out", "metrics.jsonl").splitlines()) if "sample" in line]
+        self.assertEqual([(line["step"], line["repeats"]) for line in samples], [(150, True)])
+
+    def test_wider_models_take_smaller_steps_by_default(self):
+        one = ["--steps", "1", "--warmup-steps", "0", "--schedule", "constant"]
+        for out, more, rate in [("narrow", [], 4e-3), ("wide", ["--d-model", "384"], 1e-3),
+                                ("asked", ["--d-model", "384", "--learning-rate", "3e-3"], 3e-3)]:
+            self.train(out, *one, *more)
+            self.assertAlmostEqual(self.metrics(out)[0]["learning_rate"], rate)
+
     def test_shows_a_bar_on_a_terminal(self):
         leader, follower = pty.openpty()
         process = subprocess.Popen(self.command("out", "--steps", "200"), stdout=subprocess.DEVNULL, stderr=follower)
