@@ -6,7 +6,7 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 add_library(qkv_flags INTERFACE)
 target_include_directories(qkv_flags INTERFACE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
 # Never -ffast-math: masks need -inf. No contraction: a fused multiply-add stands where one is written.
-target_compile_options(qkv_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror -ffp-contract=off)
+target_compile_options(qkv_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow $<$<BOOL:${QKV_WERROR}>:-Werror> -ffp-contract=off)
 target_compile_definitions(qkv_flags INTERFACE QKV_VERSION="${PROJECT_VERSION}")
 if(QKV_SANITIZE)
   target_compile_options(qkv_flags INTERFACE -fsanitize=${QKV_SANITIZE} -fno-omit-frame-pointer

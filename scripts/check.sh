@@ -25,6 +25,11 @@ else
     grep -E '\.(h|cc)$' || true)
 fi
 
+if [[ $quick == 0 ]]; then
+  echo "== a project that fetches the source, built and run"
+  python3 tests/package/package_test.py --fetch --build build/release "$PWD" g++ gcc
+fi
+
 echo "== includes, licence lines, lengths"
 python3 scripts/check_includes.py
 python3 scripts/check_files.py

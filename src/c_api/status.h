@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// How what the library throws becomes a status and a message: every function of qkv_c.h runs inside guarded().
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "qkv_c.h"
+
+namespace qkv::c_api {
+
+// A buffer of the caller's holds less than there is.
+class TooSmall : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The status of the exception that is being handled; its message becomes qkv_last_error().
+qkv_status status_of_exception() noexcept;
+
+template <class Work>
+qkv_status guarded(Work&& work) noexcept {
+  try {
+    std::forward<Work>(work)();
+    return QKV_OK;
+  } catch (...) {
+    return status_of_exception();
+  }
+}
+
+// Throws std::invalid_argument unless a pointer that is needed was given.
+inline void require_given(const void* pointer, const char* where, const char* name) {
+  if (pointer == nullptr)
+    throw std::invalid_argument(std::string("[") + where + "] expected " + name + "; found a null pointer");
+}
+
+}  // namespace qkv::c_api

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "qkv/train.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "c_api/model_handle.h"
+
+struct qkv_trainer {
+  qkv_trainer(qkv_model& trained, const qkv::TrainConfig& run)
+      : model(trained.loaded.model), config(run), optimizer(model), sum(model) {}
+
+  qkv::Model& model;
+  qkv::TrainConfig config;
+  qkv::AdamW optimizer;
+  qkv::GradientSum sum;
+  std::int64_t steps = 0, updates = 0;
+};
+
+namespace {
+
+using qkv::c_api::guarded;
+using qkv::c_api::require_given;
+
+qkv::TrainConfig config_of(const qkv_train_config* given) {
+  qkv_train_config defaults;
+  qkv_train_config_init(&defaults);
+  const qkv_train_config& from = given == nullptr ? defaults : *given;
+  qkv::TrainConfig config;
+  config.steps = from.steps;
+  config.learning_rate = from.learning_rate;
+  config.warmup_steps = from.warmup_steps;
+  config.weight_decay = from.weight_decay;
+  config.beta1 = from.beta1;
+  config.beta2 = from.beta2;
+  config.eps = from.eps;
+  config.grad_clip = from.grad_clip;
+  qkv::validate(config);
+  return config;
+}
+
+qkv_step_report step(qkv_trainer& trainer, const qkv::Batch& batch) {
+  const auto targets = std::count_if(batch.targets.begin(), batch.targets.end(), [](auto t) { return t >= 0; });
+  if (targets == 0) throw std::invalid_argument("[qkv_trainer_step] expected a target; found none that is not -1");
+  qkv_step_report report{};
+  report.step = trainer.steps + 1;
+  report.learning_rate = qkv::learning_rate_at(trainer.config, report.step);
+  const double scale = 1.0 / static_cast<double>(targets);
+  trainer.sum.begin(batch.batch);
+  report.loss = trainer.model.loss_and_gradients(batch, scale, trainer.sum).sum * scale;
+  const std::vector<qkv::Tensor>& gradients = trainer.sum.finish();  // as the model's parameters
+  report.grad_norm = qkv::global_norm(gradients);
+  report.skipped = std::isfinite(report.loss) && std::isfinite(report.grad_norm) ? 0 : 1;
+  if (report.skipped == 0) {
+    const double most = trainer.config.grad_clip;
+    const double shrink = most > 0 && report.grad_norm > most ? most / report.grad_norm : 1.0;
+    trainer.optimizer.update(trainer.model, gradients, trainer.config, report.learning_rate, shrink,
+                             trainer.updates + 1);
+    ++trainer.updates;
+  }
+  ++trainer.steps;
+  return report;
+}
+
+}  // namespace
+
+extern "C" {
+
+void qkv_train_config_init(qkv_train_config* config) {
+  if (config == nullptr) return;
+  const qkv::TrainConfig defaults;
+  *config = {defaults.steps, defaults.learning_rate, defaults.warmup_steps, defaults.weight_decay,
+             defaults.beta1, defaults.beta2,         defaults.eps,          defaults.grad_clip};
+}
+
+qkv_status qkv_trainer_create(qkv_model* model, const qkv_train_config* config, qkv_trainer** trainer) {
+  return guarded([&] {
+    require_given(trainer, "qkv_trainer_create", "trainer");
+    *trainer = nullptr;
+    require_given(model, "qkv_trainer_create", "model");
+    *trainer = std::make_unique<qkv_trainer>(*model, config_of(config)).release();
+  });
+}
+
+qkv_status qkv_trainer_step(qkv_trainer* trainer, const qkv_batch* batch, qkv_step_report* report) {
+  return guarded([&] {
+    require_given(trainer, "qkv_trainer_step", "trainer");
+    const qkv_step_report done = step(*trainer, qkv::c_api::batch_of(batch, true, "qkv_trainer_step"));
+    if (report != nullptr) *report = done;
+  });
+}
+
+void qkv_trainer_free(qkv_trainer* trainer) { delete trainer; }
+
+}  // extern "C"
