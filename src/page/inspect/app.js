@@ -28,7 +28,7 @@
     `; q, k, v and z in steps of ${steps} of the largest component of their vector` +
     (bits.length > 1 ? ', finest for the heads that do the most of what the ranking ranks' : '') +
     (missing ? `; of ${missing} groups of heads they did not fit` : '') +
-    ('. Each number shows no more digits than are true. Means over heads and the rollout are sums of those weights.');
+    ('. A number shows as many digits as that leaves. Means over heads and the rollout are sums of those weights.');
 
   // --- views ---
 

@@ -148,6 +148,7 @@
       firsts.push(owner[from]);
       for (let c = from; c < from + wanted.length; ++c) matches.add(owner[c]);
     }
+    for (const i of [...matches]) for (let part = i + 1; part < n && data.texts[part] === ''; ++part) matches.add(part);
     find('found').textContent = wanted ? (firsts.length ? `${firsts.length} found` : 'not found') : '';
     change({matches: [...matches], firsts: [...new Set(firsts)]});
     if (firsts.length) spans[firsts[0]].scrollIntoView({block: 'nearest'});

@@ -3,7 +3,7 @@
 
 // The numbers of the pass: read from the blocks of this file, each head's when it is first looked at. Nothing is
 // computed a second time; means over heads are the only sums.
-const qkv = {};
+const qkv = globalThis.qkv = {};  // for a console as well
 
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
@@ -195,10 +195,10 @@ const qkv = {};
 
   // --- numbers as people read them ---
 
-  qkv.figures = (value, error = 0) => {  // as many digits as are true, four at most
+  qkv.figures = (value, error = 0) => {  // as many digits as the error leaves
     if (!Number.isFinite(value)) return value < 0 ? '−∞' : '∞';
     if (value === 0) return '0';
-    const size = Math.abs(value), exact = error > 0 ? Math.ceil(-Math.log10(2 * error)) : 9;
+    const size = Math.abs(value), exact = error > 0 ? Math.floor(-Math.log10(error)) : 9;
     const wanted = size >= 1 ? 3 : size >= 0.001 ? 4 : size > 0 ? 3 - Math.floor(Math.log10(size)) : 4;
     const digits = Math.max(0, Math.min(wanted, exact));
     const text = size > 0 && digits > 6 ? value.toExponential(1) : value.toFixed(digits);
