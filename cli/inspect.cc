@@ -102,11 +102,16 @@ std::vector<qkv::TraceSite> sites_of(const Options& o) {
   return sites;
 }
 
-void write_page(const std::string& path, const qkv::Trace& trace, const qkv::Tokenizer& tokenizer) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << qkv::inspect_page(trace, tokenizer);
+void write_page(const Options& o, const qkv::Trace& trace, const qkv::Tokenizer& tokenizer) {
+  qkv::InspectPageOptions options;
+  for (std::int64_t l = 0; (o.layer || o.head) && l < trace.config.n_layer; ++l)
+    for (std::int64_t h = 0; h < trace.config.n_head; ++h)
+      if (o.layer.value_or(l) == l && o.head.value_or(h) == h) options.first.push_back({l, h});
+  const std::string page = qkv::inspect_page(trace, tokenizer, options);
+  std::ofstream file(o.html, std::ios::binary | std::ios::trunc);
+  file << page;
   file.close();
-  if (!file) throw qkv::FileError(path, "cannot be written");
+  if (!file) throw qkv::FileError(o.html, "cannot be written");
 }
 
 std::string terminal_text(const Options& o, const qkv::Trace& trace, const qkv::Tokenizer& tokenizer) {
@@ -161,7 +166,7 @@ void run(const Options& o) {
   trace.head_scores = std::move(scores);
   if (!o.save.empty()) print(fmt::format("{}: {} arrays\n", o.save, qkv::save_trace(o.save, trace)));
   if (!o.html.empty()) {
-    write_page(o.html, trace, loaded.tokenizer);
+    write_page(o, trace, loaded.tokenizer);
     print(o.html + "\n");
   }
   const bool only_files = (!o.save.empty() || !o.html.empty() || o.scores) && !o.all && !o.layer && !o.head;
@@ -169,7 +174,11 @@ void run(const Options& o) {
 }
 
 void add_outputs(CLI::App& command, Options& o) {
-  command.add_option("--html", o.html, "Write one self-contained page to look at all of it")->type_name("FILE");
+  command
+      .add_option("--html", o.html,
+                  "Write one self-contained page of at most 5 MB to look at all of it; of a long text it keeps the "
+                  "vectors of --layer and --head at their best")
+      ->type_name("FILE");
   command
       .add_option("--save", o.save,
                   "Write every activation as DIR/NAME.npy, named and shaped as TransformerLens' hooks: "

@@ -13,7 +13,7 @@ packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev libf
 tools=(g++ cmake ninja python3)
 if [[ "${1:-}" == --all ]]; then
   packages+=(clang clang-format clang-tidy libomp-dev libbenchmark-dev qemu-user g++-aarch64-linux-gnu
-    chromium chromium-driver python3-selenium)
+    chromium chromium-driver python3-selenium firefox-esr)
   tools+=(clang++ clang-format clang-tidy)
 elif [[ $# -gt 0 ]]; then
   echo "usage: install_deps.sh [--all]" >&2

@@ -30,6 +30,13 @@ InspectLayer layer_of(const TraceLayer& layer, const ModelConfig& c, std::int64_
   return {q.data(), k.data(), layer.v.data(), layer.z.data(), layer.scaled.data(), layer.pattern.data()};
 }
 
+// "model" of "runs/model/": a title is no place for a path.
+std::string last_part(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos || slash + 1 == path.size() ? path : path.substr(slash + 1);
+}
+
 void add_lens(InspectPage& page, const Trace& trace, const Tokenizer& tokenizer) {
   std::vector<std::int32_t> named;
   for (const LensStage& stage : trace.lens) {
@@ -50,7 +57,7 @@ void add_lens(InspectPage& page, const Trace& trace, const Tokenizer& tokenizer)
 std::string inspect_page(const Trace& trace, const Tokenizer& tokenizer, const InspectPageOptions& options) {
   InspectPage page;
   const ModelConfig& config = trace.config;
-  page.model = trace.model;
+  page.model = last_part(trace.model);
   page.n_head = config.n_head;
   page.n_kv_head = config.n_kv_head;
   page.d_k = config.head_dim;

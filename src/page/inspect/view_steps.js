@@ -190,7 +190,7 @@
     find('steps-title').textContent = `Layer ${layer}, head ${head}: how ${quoted(i)} (${i}) reads, step by step`;
     const missing = find('steps-missing');
     missing.hidden = Boolean(vectors);
-    missing.textContent = `This file holds q, k, v and z of the heads that fit into it, and not of this one; its scores and weights are here. A shorter text leaves room for all.`;
+    missing.textContent = `This file holds q, k, v and z of the heads that fit into it, and not of this one; its scores and weights are here. Made with --layer ${layer} --head ${head} it holds this one; a shorter text leaves room for all.`;
     place('steps-query', parts.query, width);
     place('steps-head', parts.head, width);
     place('steps-rows', parts.rows, width);
