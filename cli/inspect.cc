@@ -30,6 +30,8 @@ struct Options {
   bool all = false, scores = false;
 
   bool has_text() const { return prompt || !file.empty(); }
+  bool details() const { return all || layer || head; }
+  bool shows_text() const { return details() || !(html + save).empty(); }
 };
 
 // "2.5" -> layer 2, head 5
@@ -52,10 +54,16 @@ std::vector<qkv::HeadId> heads_of(const std::vector<std::string>& list, const ch
   return heads;
 }
 
-std::vector<std::int32_t> tokens_of(const std::string& text, const qkv::LoadedModel& loaded, std::int64_t most) {
+std::vector<std::int32_t> tokens_of(const std::string& text, const qkv::LoadedModel& loaded) {
   std::vector<std::int32_t> tokens = loaded.tokenizer.encode(text);
   if (loaded.tokenizer.begin_token() >= 0) tokens.insert(tokens.begin(), loaded.tokenizer.begin_token());
   if (tokens.empty()) throw UsageError("the text is empty");
+  return tokens;
+}
+
+// The first `most` of them (0: all), as many as the model reads.
+std::vector<std::int32_t> that_fit(std::vector<std::int32_t> tokens, const qkv::LoadedModel& loaded,
+                                   std::int64_t most) {
   if (most > 0 && static_cast<std::int64_t>(tokens.size()) > most) tokens.resize(static_cast<std::size_t>(most));
   const std::int64_t ctx_len = loaded.model.config().ctx_len;
   if (static_cast<std::int64_t>(tokens.size()) > ctx_len)
@@ -64,8 +72,13 @@ std::vector<std::int32_t> tokens_of(const std::string& text, const qkv::LoadedMo
   return tokens;
 }
 
-qkv::HeadScoreOptions score_options(const qkv::LoadedModel& loaded) {
+// Random tokens are drawn from the text's own where it has enough different ones: those the model is at home in.
+qkv::HeadScoreOptions score_options(const qkv::LoadedModel& loaded, std::vector<std::int32_t> text) {
+  constexpr std::size_t kEnough = 16;
   qkv::HeadScoreOptions options;
+  std::sort(text.begin(), text.end());
+  text.erase(std::unique(text.begin(), text.end()), text.end());
+  if (text.size() >= kEnough) options.alphabet = std::move(text);
   options.begin_token = loaded.tokenizer.begin_token();
   options.vocab_limit = loaded.tokenizer.size();
   return options;
@@ -75,7 +88,7 @@ void show_effect(const Options& o, qkv::LoadedModel& loaded, const std::vector<s
   const auto zeroed = heads_of(o.ablate, "--ablate", loaded.model.config());
   const auto patched = heads_of(o.patch, "--patch", loaded.model.config());
   std::vector<std::int32_t> other;
-  if (o.patch_text) other = tokens_of(*o.patch_text, loaded, o.tokens);
+  if (o.patch_text) other = that_fit(tokens_of(*o.patch_text, loaded), loaded, o.tokens);
   const qkv::HeadEffect effect = [&] {
     try {
       return qkv::head_effect(loaded.model, tokens, zeroed, patched, other);
@@ -117,7 +130,7 @@ void write_page(const Options& o, const qkv::Trace& trace, const qkv::Tokenizer&
 std::string terminal_text(const Options& o, const qkv::Trace& trace, const qkv::Tokenizer& tokenizer) {
   std::string text = fmt::format("{} tokens, {} layers of {} heads\n{}\n", trace.ctx(), trace.config.n_layer,
                                  trace.config.n_head, kWhatWeightsAreNot);
-  if (!o.all && !o.layer && !o.head)
+  if (!o.details())
     return text + heads_text(trace) + "\n" + lens_text(trace, tokenizer) +
            "\n--layer L --head H shows who reads whom, --all shows it for every head\n";
   for (std::int64_t l = 0; l < trace.config.n_layer; ++l)
@@ -131,10 +144,10 @@ std::string terminal_text(const Options& o, const qkv::Trace& trace, const qkv::
 
 void check(const Options& o) {
   const bool effect = !o.ablate.empty() || !o.patch.empty();
-  const bool reads = effect || o.all || o.layer || o.head || o.tokens > 0 || !(o.html + o.save).empty();
+  const bool reads = effect || o.tokens > 0 || o.shows_text();
   if (!o.has_text() && (reads || !o.scores))
     throw UsageError("inspect needs a text, -p TEXT or -f FILE; --scores alone does without");
-  if (effect && (o.scores || o.all || o.layer || o.head || !(o.html + o.save).empty()))
+  if (effect && (o.scores || o.shows_text()))
     throw UsageError(
         "--ablate and --patch show the next token alone: without --html, --save, --scores, --layer, "
         "--head and --all");
@@ -155,12 +168,13 @@ void run(const Options& o) {
   qkv::LoadedModel loaded = qkv::load_model(o.model);
   check_heads(o, loaded.model.config());
   std::vector<std::int32_t> tokens;
-  if (o.has_text()) tokens = tokens_of(o.prompt ? *o.prompt : read_text(o.file), loaded, o.tokens);
-  if (!o.ablate.empty() || !o.patch.empty()) return show_effect(o, loaded, tokens);
+  if (o.has_text()) tokens = tokens_of(o.prompt ? *o.prompt : read_text(o.file), loaded);
   std::vector<qkv::HeadScores> scores;
-  if (o.scores || !o.html.empty()) scores = qkv::head_scores(loaded.model, score_options(loaded));
+  if (o.scores || !o.html.empty()) scores = qkv::head_scores(loaded.model, score_options(loaded, tokens));
   if (o.scores) print("on random tokens that are read twice, the mean weight on:\n" + scores_text(scores, 0));
-  if (!o.has_text()) return;
+  if (o.scores && !o.shows_text()) return;
+  tokens = that_fit(std::move(tokens), loaded, o.tokens);
+  if (!o.ablate.empty() || !o.patch.empty()) return show_effect(o, loaded, tokens);
   qkv::Trace trace = qkv::trace_text(loaded.model, loaded.tokenizer, tokens, {.sites = sites_of(o)});
   trace.model = o.model;
   trace.head_scores = std::move(scores);
@@ -169,8 +183,7 @@ void run(const Options& o) {
     write_page(o, trace, loaded.tokenizer);
     print(o.html + "\n");
   }
-  const bool only_files = (!o.save.empty() || !o.html.empty() || o.scores) && !o.all && !o.layer && !o.head;
-  if (!only_files) print(terminal_text(o, trace, loaded.tokenizer));
+  if (o.details() || (o.save + o.html).empty()) print(terminal_text(o, trace, loaded.tokenizer));
 }
 
 void add_outputs(CLI::App& command, Options& o) {
@@ -184,9 +197,11 @@ void add_outputs(CLI::App& command, Options& o) {
                   "Write every activation as DIR/NAME.npy, named and shaped as TransformerLens' hooks: "
                   "blocks.0.attn.hook_q, hook_pattern, hook_z, blocks.0.hook_resid_post, ...")
       ->type_name("DIR");
-  command.add_flag("--scores", o.scores,
-                   "Rank the heads by how they behave on random tokens that are read twice: previous-token, "
-                   "first-token, duplicate-token and induction heads; needs no text");
+  command.add_flag(
+      "--scores", o.scores,
+      "Rank the heads by how they behave on random tokens that are read twice: previous-token, "
+      "first-token, duplicate-token and induction heads. The tokens are those of the text, if it has at least "
+      "16 different ones, and else of the whole vocabulary");
   command
       .add_option("--ablate", o.ablate,
                   "Set a head's output to zero and compare the next token before and after; may repeat")

@@ -127,14 +127,18 @@ LensStage lens_stage(const Tensor& logits, std::int64_t top, std::span<const std
 Tensor attention_rollout(std::span<const Tensor* const> patterns);
 
 struct HeadScoreOptions {
-  std::int64_t length = 0;        // tokens that are repeated; 0: as many as fit twice into ctx_len, at most 64
-  std::int64_t sequences = 4;     // random texts, of which the scores are a mean
-  std::int32_t begin_token = -1;  // stands before the text; -1: none
-  std::int64_t vocab_limit = 0;   // random tokens are below it; 0: vocab_size
+  // Tokens that are repeated; 0: as many as fit twice into ctx_len, at most 64 and at most the alphabet's, so that all
+  // of them are different.
+  std::int64_t length = 0;
+  std::int64_t sequences = 4;               // random texts, of which the scores are a mean
+  std::int32_t begin_token = -1;            // stands before the text; -1: none
+  std::int64_t vocab_limit = 0;             // random tokens are below it; 0: vocab_size
+  std::vector<std::int32_t> alphabet = {};  // random tokens are drawn from these instead; empty: from the vocabulary
   std::uint64_t seed = 1;
 };
 // By layer, then head. Query 0, which can read itself alone, and query 1, whose previous token is the first one, count
-// for none of the scores. Throws std::invalid_argument unless 3 <= length and both copies fit into ctx_len.
+// for none of the scores. A model that was trained on few of its vocabulary's tokens (bytes, say) is at home in those
+// alone: give them as the alphabet. Throws std::invalid_argument unless 3 <= length and both copies fit into ctx_len.
 std::vector<HeadScores> head_scores(Model& model, const HeadScoreOptions& options = {});
 
 struct HeadId {
@@ -164,8 +168,8 @@ struct InspectPageOptions {
 };
 // The page: one self-contained HTML file of at most most_bytes (docs/inspect.md), made from what the trace holds alone.
 // The more there is, the coarser its numbers are; the page tells how far off each may be. Needs q, k, v, z, scaled and
-// pattern of every layer; the lens, rollout and head_scores where the trace has them. Throws std::invalid_argument where
-// they are missing or not finite, and where the text is too long for so many bytes.
+// pattern of every layer; the lens, rollout and head_scores where the trace has them. Throws std::invalid_argument
+// where they are missing or not finite, and where the text is too long for so many bytes.
 std::string inspect_page(const Trace& trace, const Tokenizer& tokenizer, const InspectPageOptions& options = {});
 
 }  // namespace qkv

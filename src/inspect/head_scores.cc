@@ -60,13 +60,28 @@ class ScoreSink : public TraceSink {
   Repeated text_;
 };
 
-// `count` tokens below `vocab` without the begin token, all different where there are as many.
-std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocab, std::int32_t begin, std::uint64_t seed,
+// What may be drawn: the alphabet or the vocabulary, each token once, without the begin token.
+std::vector<std::int32_t> drawable(const HeadScoreOptions& options, std::int64_t vocab_size) {
+  std::vector<std::int32_t> ids = options.alphabet;
+  if (ids.empty()) {
+    ids.resize(
+        static_cast<std::size_t>(options.vocab_limit > 0 ? std::min(options.vocab_limit, vocab_size) : vocab_size));
+    std::iota(ids.begin(), ids.end(), 0);
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  std::erase(ids, options.begin_token);
+  if (ids.size() < 2 || ids.front() < 0 || ids.back() >= vocab_size)
+    refuse_inspect("two tokens or more below " + std::to_string(vocab_size) + " to draw from",
+                   ids.size() < 2 ? std::to_string(ids.size())
+                                  : std::to_string(ids.front()) + " ... " + std::to_string(ids.back()));
+  return ids;
+}
+
+// `count` of the tokens, all different where there are as many.
+std::vector<std::int32_t> random_tokens(std::int64_t count, std::vector<std::int32_t> ids, std::uint64_t seed,
                                         std::uint64_t stream) {
   const Random random(seed, stream);
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(vocab));  // a shuffled vocabulary, as far as it is needed
-  std::iota(ids.begin(), ids.end(), 0);
-  if (begin >= 0 && begin < vocab) ids.erase(ids.begin() + begin);
   std::vector<std::int32_t> tokens;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto at = static_cast<std::size_t>(i) % ids.size();
@@ -82,18 +97,18 @@ std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocab, 
 std::vector<HeadScores> head_scores(Model& model, const HeadScoreOptions& options) {
   constexpr std::int64_t kLongest = 64, kShortest = 3;
   const ModelConfig& c = model.config();
-  const std::int64_t vocab = options.vocab_limit > 0 ? std::min(options.vocab_limit, c.vocab_size) : c.vocab_size;
+  const std::vector<std::int32_t> ids = drawable(options, c.vocab_size);
   Repeated text{options.begin_token >= 0 ? 1 : 0, options.length};
-  if (text.length == 0) text.length = std::min(kLongest, (c.ctx_len - text.start) / 2);
+  if (text.length == 0)
+    text.length = std::min({kLongest, (c.ctx_len - text.start) / 2, static_cast<std::int64_t>(ids.size())});
   if (text.length < kShortest || text.ctx() > c.ctx_len)
     refuse_inspect("random tokens, 3 or more, that fit twice into ctx_len = " + std::to_string(c.ctx_len),
                    std::to_string(text.length));
   if (options.sequences < 1) refuse_inspect("sequences of at least 1", std::to_string(options.sequences));
-  if (vocab < 2) refuse_inspect("a vocabulary of at least 2", std::to_string(vocab));
   ScoreSink sink(c, text);
   for (std::int64_t s = 0; s < options.sequences; ++s) {
     const std::vector<std::int32_t> drawn =
-        random_tokens(text.length, vocab, options.begin_token, options.seed, static_cast<std::uint64_t>(s));
+        random_tokens(text.length, ids, options.seed, static_cast<std::uint64_t>(s));
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(text.start), options.begin_token);
     for (int copy = 0; copy < 2; ++copy) tokens.insert(tokens.end(), drawn.begin(), drawn.end());
     model.logits({1, text.ctx(), tokens, {}, {}}, &sink);

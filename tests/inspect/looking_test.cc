@@ -129,7 +129,12 @@ TEST(HeadScores, HandWorkedForHeadsThatReadAllAlike) {
   EXPECT_THROW(head_scores(model, {.length = 7}), std::invalid_argument) << "ctx_len is 12";
   EXPECT_THROW(head_scores(model, {.length = 6, .begin_token = 0}), std::invalid_argument);
   EXPECT_THROW(head_scores(model, {.sequences = 0}), std::invalid_argument);
-  EXPECT_EQ(head_scores(model, {.begin_token = 0, .vocab_limit = 3}).size(), 8U) << "fewer tokens than are drawn";
+  EXPECT_EQ(head_scores(model, {.length = 5, .vocab_limit = 3}).size(), 8U) << "fewer tokens than are drawn";
+  EXPECT_NEAR(head_scores(model, {.alphabet = {7, 3, 7, 18}})[0].first_token, every, 1e-6) << "three different ones";
+  EXPECT_THROW(head_scores(model, {.alphabet = {7, 7}}), std::invalid_argument);
+  EXPECT_THROW(head_scores(model, {.begin_token = 3, .alphabet = {7, 3}}), std::invalid_argument);
+  EXPECT_THROW(head_scores(model, {.alphabet = {7, 3, 19}}), std::invalid_argument);
+  EXPECT_THROW(head_scores(model, {.alphabet = {7, 3, -1}}), std::invalid_argument);
   c.ctx_len = 5;
   Model narrow(c, 3);
   EXPECT_THROW(head_scores(narrow), std::invalid_argument);
