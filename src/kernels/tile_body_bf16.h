@@ -94,15 +94,16 @@ struct Pairs {
   QKV_INLINE V multiply_add(Wide a, Wide b, V sum) { return Wide::dot(a, b, sum); }
 };
 
-// 2^x with a polynomial of degree 3: relative error 1e-4, a fortieth of what rounding to bf16 does.
+// 2^x with a polynomial of degree 3 on [0, 1]: relative error 1e-4, a fortieth of what rounding to bf16 does. It is 1
+// at 0 and exactly 2 at 1, where a small negative x ends up. Scaling takes the floor of x by itself.
 template <class V>
 QKV_INLINE V exp2_for_bf16(V x) {
-  const V f = V::fraction(x);
-  V p = V::set1(0.05500892922282219f);
-  p = V::fma(p, f, V::set1(0.24221095442771912f));
-  p = V::fma(p, f, V::set1(0.6932829022407532f));
+  const V f = V::above_floor(x);
+  V p = V::set1(0.07826796919107437f);
+  p = V::fma(p, f, V::set1(0.22630766034126282f));
+  p = V::fma(p, f, V::set1(0.6954243779182434f));
   p = V::fma(p, f, V::set1(1.0f));
-  return V::scale_by_power(p, V::sub(x, f));
+  return V::scale_by_power(p, x);
 }
 
 template <class P, int W, int A, int B>

@@ -51,7 +51,9 @@ QKV_INLINE __m128i load_half4(const uint16_t* p) { return _mm_loadl_epi64(reinte
     }                                                                                                   \
     /* x - the nearest integer; 0 for -inf. */                                                          \
     QKV_INLINE Vec fraction(Vec x) { return {PREFIX##_reduce_ps(x.r, 8)}; }                             \
-    /* a * 2^n for whole n, -inf included. */                                                           \
+    /* x - floor(x), up to 1; 0 for -inf. */                                                            \
+    QKV_INLINE Vec above_floor(Vec x) { return {PREFIX##_reduce_ps(x.r, 9)}; }                          \
+    /* a * 2^floor(n), -inf included. */                                                                \
     QKV_INLINE Vec scale_by_power(Vec a, Vec n) { return {PREFIX##_scalef_ps(a.r, n.r)}; }              \
     QKV_INLINE Vec exp2_fraction(Vec f);                                                                \
     QKV_INLINE Vec from_bf16(const uint16_t* p) {                                                       \
