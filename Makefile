@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The commands that people type; CMake's presets do the work.
-.PHONY: build test demo check asan tsan clean deps
+.PHONY: build test test-python demo check asan tsan clean deps
 
 JOBS ?= $(shell nproc)
 
@@ -12,6 +12,9 @@ test: deps  ## builds and runs every test
 	cmake --preset release -DQKV_BUILD_TESTS=ON $$(scripts/python_tools.sh)
 	cmake --build --preset release --parallel $(JOBS)
 	ctest --preset release --parallel $(JOBS)
+
+test-python:  ## the Python package with its peers: PyTorch, ONNX, JAX, transformers; in an environment of its own
+	scripts/test_python.sh
 
 demo: build  ## grows a small model from the King James text and lets it write
 	scripts/demo.sh

@@ -4,6 +4,8 @@
 #include <nanobind/stl/string.h>
 #include <qkv/attention.h>
 
+#include <algorithm>
+#include <chrono>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -89,6 +91,24 @@ nb::object attention_steps(nb::handle q, nb::handle k, nb::handle v, const Optio
   return steps(scores.object(), softcapped.object(), masked.object(), probs.object());
 }
 
+// The mean seconds of so many calls of the C++ function on the same arrays, for scripts/bench_python.py.
+double seconds_of_cpp(nb::handle q, nb::handle k, nb::handle v, const Options& options, std::int64_t count,
+                      bool return_lse) {
+  Call call(q, k, v, options);
+  const Result read = result_of(call, q, nb::none());
+  const Result lse(call.framework, q, call.axes.shape({call.heads(), call.q_len()}), call.sum_type());
+  const LeadingAxes& axes = call.axes;
+  const ConstView q_0 = axes.at(call.q.view(), 3, 0), k_0 = axes.at(call.k.view(), 3, 0),
+                  v_0 = axes.at(call.v.view(), 3, 0);
+  const AttentionResults results{axes.at(read.view(), 3, 0), return_lse ? axes.at(lse.view(), 2, 0) : View{}, {}};
+  const AttentionOptions options_0 = call.options_of(0);
+  const nb::gil_scoped_release released;
+  const auto start = std::chrono::steady_clock::now();
+  for (std::int64_t i = 0; i < count; ++i) qkv::attention(q_0, k_0, v_0, options_0, results);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() /
+         static_cast<double>(std::max<std::int64_t>(count, 1));
+}
+
 // What was read of an array, for tests of what is and is not copied.
 nb::object described(nb::handle object) {
   const Borrowed array("array", object);
@@ -157,6 +177,15 @@ void bind_attention(nb::module_& m) {
                                 require_readable_key, dropout});
       },
       std::array{arg("q"), arg("k"), arg("v")});
+  m.def(
+      "_seconds_of_cpp",
+      [](nb::handle q, nb::handle k, nb::handle v, std::int64_t count, nb::handle causal, bool return_lse) {
+        const nb::handle none = nb::none();
+        return seconds_of_cpp(q, k, v, {causal, none, none, none, 0, none, none, none, none, none, false, none}, count,
+                              return_lse);
+      },
+      arg("q"), arg("k"), arg("v"), arg("count"), nb::kw_only(), arg("causal").none() = nb::none(),
+      arg("return_lse") = false, "The mean seconds of count calls of the C++ function alone.");
   m.def("_described", &described, arg("array"),
         "(address, type, shape, strides in elements) of an array as it is read.");
 }

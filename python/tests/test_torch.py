@@ -161,3 +161,43 @@ def test_multi_head_attention_goes_through_it(bias):
             found = layer(x, x, x, need_weights=False, **options)[0]
         assert counts.taken == 1 and counts.refused == 0
         torch.testing.assert_close(found, wanted, atol=2e-6, rtol=2e-5)
+
+
+def test_the_state_of_multi_head_attention_loads():
+    """torch.nn.MultiheadAttention's parameters, by name and layout, through qkv.attention alone."""
+    torch.manual_seed(2)
+    layer = torch.nn.MultiheadAttention(24, 3, batch_first=True)
+    state = {name: parameter.numpy() for name, parameter in layer.state_dict().items()}
+    x = np.random.default_rng(4).standard_normal((2, 6, 24)).astype("f4")
+    projected = x @ state["in_proj_weight"].T + state["in_proj_bias"]
+    q, k, v = (part.reshape(2, 6, 3, 8).swapaxes(1, 2) for part in np.split(projected, 3, axis=-1))
+    read = qkv.attention(q, k, v).swapaxes(1, 2).reshape(2, 6, 24)
+    found = read @ state["out_proj.weight"].T + state["out_proj.bias"]
+    wanted = layer(*(torch.from_numpy(x),) * 3, need_weights=False)[0].detach().numpy()
+    np.testing.assert_allclose(found, wanted, atol=2e-6, rtol=2e-5)
+
+
+def test_gpt2_of_transformers_trains_with_it():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(n_layer=2, n_head=4, n_embd=64, n_positions=64, vocab_size=512, attn_pdrop=0.0,
+                                     resid_pdrop=0.0, embd_pdrop=0.0)
+    tokens = torch.randint(0, 512, (2, 64), generator=torch.Generator().manual_seed(1))
+    padding = torch.ones(2, 64, dtype=torch.long)
+    padding[1, 50:] = 0
+    losses = {}
+    for side in ("torch", "qkv"):
+        torch.manual_seed(3)
+        model = transformers.GPT2LMHeadModel(config).train()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        losses[side] = []
+        with (qkv.torch.patch() if side == "qkv" else torch.enable_grad()) as counts:
+            for step in range(8):
+                loss = model(tokens, labels=tokens, **({"attention_mask": padding} if step % 2 else {})).loss
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                losses[side].append(float(loss.detach()))
+        if side == "qkv":
+            assert counts.taken == 16 and counts.refused == 0, str(counts)
+    np.testing.assert_allclose(losses["qkv"], losses["torch"], atol=1e-4)
+    assert losses["qkv"][-1] < losses["qkv"][0] - 0.5

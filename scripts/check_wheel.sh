@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Shows that a wheel runs without the packages it was built with: makes a minimal Debian 12 with debootstrap that has
+# Python, NumPy, pytest and hypothesis and none of them, puts the wheel's files there and runs the tests that need no
+# peer. As root.
+#
+#   scripts/check_wheel.sh WHEEL [FOLDER]      FOLDER is made, and used again if it is there; default: a temporary one
+set -euo pipefail
+if [[ $# -lt 1 || $# -gt 2 || ! -f $1 ]]; then
+  echo "usage: check_wheel.sh WHEEL [FOLDER]" >&2
+  exit 2
+fi
+wheel=$(realpath "$1")
+tests=$(realpath "$(dirname "$0")/../python/tests")
+if [[ $# -eq 2 ]]; then
+  root=$2
+else
+  root=$(mktemp -d)
+  trap 'rm -rf "$root"' EXIT
+fi
+
+if [[ ! -x $root/usr/bin/python3 ]]; then
+  debootstrap --variant=minbase --include=python3,python3-numpy,python3-pytest,python3-hypothesis bookworm "$root" >"$root.log" 2>&1 ||
+    { tail -5 "$root.log" >&2; exit 1; }
+fi
+echo "$(chroot "$root" dpkg-query -W -f='x' | wc -c) packages; of those the wheel is built with:" \
+  "$(chroot "$root" dpkg-query -W -f='${Package}\n' |
+    grep -cE '^(lib(dnnl|fmt|pcre2-dev|utf8proc|xxhash-dev|gomp|opencl|gtest)|ocl-icd|g\+\+|gcc-12$|cmake|ninja)' || true)"
+site=$root/usr/local/lib/python3.11/dist-packages
+rm -rf "$site"/qkv* "$root/tests"
+mkdir -p "$site"
+python3 -m zipfile -e "$wheel" "$site"
+cp -r "$tests" "$root/tests"
+for name in arrays attention errors model; do
+  chroot "$root" env OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1 python3 -m pytest -q -p no:cacheprovider "/tests/test_$name.py"
+done
+chroot "$root" sh -c 'python3 -c "import qkv, time; print(qkv.__version__, qkv.kernel_set()); print(open(\"/proc/self/maps\").read())" |
+  grep -oE "[^ ]*(dnnl|gomp|fmt|pcre2|utf8proc|xxhash|OpenCL)[^ ]*\.so[^ ]*|^[0-9.]+ [a-z].*" | sort -u'
