@@ -211,6 +211,7 @@ def test_what_a_trainer_refuses(model, tmp_path):
 
 @pytest.mark.parametrize("what", ["train", "generate"])
 def test_ctrl_c(model, tmp_path, what):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     if what == "train":
         trainer = qkv.Trainer(model, np.arange(500) % 257, steps=100000, batch_size=1)
         stops = [lambda report: os.kill(os.getpid(), signal.SIGINT) if report.step == 3 else None]
