@@ -93,6 +93,7 @@ std::string heat_map(const float* weights, std::int64_t queries, std::int64_t ke
   for (const double weight : {0.01, 0.1, 0.25, 0.5, 1.0})
     legend += cell(weight, colours) + (colours == Colours::none ? "" : "\x1b[0m") + fmt::format(" {}  ", weight);
   if (block > 1) legend += fmt::format("each cell the largest of {} x {}", block, block);
+  legend.erase(legend.find_last_not_of(' ') + 1);
   return text + legend + "\n";
 }
 

@@ -170,7 +170,9 @@ void run(const Options& o) {
   std::vector<std::int32_t> tokens;
   if (o.has_text()) tokens = tokens_of(o.prompt ? *o.prompt : read_text(o.file), loaded);
   std::vector<qkv::HeadScores> scores;
-  if (o.scores || !o.html.empty()) scores = qkv::head_scores(loaded.model, score_options(loaded, tokens));
+  constexpr std::int64_t kLeastContext = 8;  // below it random tokens do not fit twice, and a page does without scores
+  if (o.scores || (!o.html.empty() && loaded.model.config().ctx_len >= kLeastContext))
+    scores = qkv::head_scores(loaded.model, score_options(loaded, tokens));
   if (o.scores) print("on random tokens that are read twice, the mean weight on:\n" + scores_text(scores, 0));
   if (o.scores && !o.shows_text()) return;
   tokens = that_fit(std::move(tokens), loaded, o.tokens);

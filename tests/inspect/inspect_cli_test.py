@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import unicodedata
 import unittest
 
 import numpy as np
@@ -151,6 +152,26 @@ class Inspect(unittest.TestCase):
         self.assertIn(b"\x1b[48;", on_terminal())
         self.assertNotIn(b"\x1b", on_terminal(NO_COLOR="1"))
         self.assertNotIn(b"\x1b", on_terminal(TERM="dumb"))
+
+    def test_a_map_wider_than_the_terminal_shows_blocks(self):
+        text = self.inspect("-f", str(self.root / "text.txt"), "--tokens", "48", "--layer", "0", "--head", "0")
+        self.assertIn("each cell the largest of 2 x 2", text)
+        rows = text.split("\n\n")[2].splitlines()[:-1]
+        self.assertEqual(len(rows), 24)
+        self.assertEqual(len(rows[-1]), 14 + 2 * 24)
+
+    def test_characters_of_two_columns_keep_the_table_straight(self):
+        (self.root / "ja.txt").write_text("日本語のテキスト。猫が好き。🙂 " * 200, encoding="utf-8")
+        model = str(self.root / "ja")
+        qkv("train", "--data", str(self.root / "ja.txt"), "--out", model, "--tokenizer", "bpe:280", "--n-layer", "1",
+            "--n-head", "1", "--d-model", "8", "--ctx-len", "16", "--steps", "1", "--batch-size", "1", "--eval-interval", "1",
+            "--sample-interval", "0")
+        text = qkv("inspect", "-m", model, "-p", "日本語のテキスト。猫", "--all")
+        wide = lambda line: sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+        rows = re.findall(r"^( +\d+  \S+ +)\d\.\d+ ", text, re.M)
+        self.assertTrue(any(wide(row) > len(row) for row in rows))
+        self.assertEqual(len({wide(row) for row in rows}), 1)
+        self.assertEqual({wide(row) for row in re.findall(r"^( *\S+ )@@$", text, re.M)}, {14})
 
     def test_refuses_what_makes_no_sense(self):
         for options in [[], ["-p", ""], ["-p", "x", "-f", "y"], ["-p", "x", "--layer", "2"], ["-p", "x", "--head", "2"],
