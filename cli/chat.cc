@@ -116,7 +116,7 @@ class Chat {
     std::string last;
     const auto show = [&](const std::string& text) {
       if (text.empty()) return;
-      qkv::cli::print(text);
+      qkv::cli::print_written(text);
       last = text;
     };
     qkv::install_interrupt_latch();

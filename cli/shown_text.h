@@ -4,12 +4,17 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "qkv/stop_strings.h"
 #include "qkv/tokenizer.h"
 
 namespace qkv::cli {
+
+// Text as a model wrote it to standard output. Where that is a terminal, control characters other than tab and line
+// feed come as U+FFFD: nothing that a model writes steers it.
+void print_written(std::string_view text);
 
 class ShownText {
  public:

@@ -25,7 +25,7 @@ std::string TextsOutput::title(std::int64_t text) const {
 
 void TextsOutput::print_turn(const std::string& part) {
   if (part.empty()) return;
-  print(part);
+  print_written(part);
   line_open_ = part.back() != '\n';
 }
 

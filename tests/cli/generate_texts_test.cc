@@ -116,4 +116,13 @@ TEST_F(GenerateCommand, RefusesWhatMeansNothing) {
   EXPECT_EQ(generate({"--prompts", path("missing")}).status, 1);
 }
 
+TEST_F(GenerateCommand, NothingThatAModelWritesSteersATerminal) {
+  const std::string command = "$QKV generate -m " + path("model") + " -p x -n 3 --logit-bias 27+1000";
+  EXPECT_EQ(qkv_test::run_shell(command).out, "\x1B\x1B\x1B\n");
+  const Finished terminal = qkv_test::run_shell("script -qec '" + command + "' /dev/null </dev/null");
+  EXPECT_EQ(terminal.status, 0);
+  EXPECT_THAT(terminal.out, HasSubstr("\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"));
+  EXPECT_THAT(terminal.out, Not(HasSubstr("\x1B")));
+}
+
 }  // namespace
