@@ -30,6 +30,7 @@ configure_file("${CMAKE_CURRENT_LIST_DIR}/qkv.pc.in" "${PROJECT_BINARY_DIR}/qkv.
 install(FILES "${PROJECT_BINARY_DIR}/qkv.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT development)
 
 if(TARGET qkv)
+  include(QkvPages)
   install(TARGETS qkv RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT runtime)
 endif()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" RENAME copyright COMPONENT runtime)

@@ -14,6 +14,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+VERSION = re.search(r"project\(qkv VERSION (\d+\.\d+)\.(\d+)", (HERE.parent.parent / "CMakeLists.txt").read_text()).groups()
 
 
 def run(*command, **more):
@@ -56,7 +57,7 @@ def check_pkg_config(folder, prefix, compilers):
     pc = next(prefix.rglob("qkv.pc"))
     environment = {**os.environ, "PKG_CONFIG_PATH": str(pc.parent)}
     flags = run("pkg-config", "--cflags", "--libs", "qkv", env=environment)
-    if run("pkg-config", "--modversion", "qkv", env=environment).strip() != "0.1.0":
+    if run("pkg-config", "--modversion", "qkv", env=environment).strip() != ".".join(VERSION):
         sys.exit("qkv.pc: another version")
     flags = [flag.replace("\\ ", " ") for flag in re.split(r"(?<!\\)\s+", flags.strip())]
     run(compilers[1], "-std=c99", HERE / "outside/use.c", "-o", folder / "use", *flags)
@@ -74,7 +75,7 @@ def check_names(prefix):
     if strange or inside or lacking or len(symbols) < 100:
         sys.exit(f"libqkv.so: strange {strange[:5]}, internal {inside[:5]}, lacking {lacking}, {len(symbols)} in all")
     soname = re.search(r"SONAME\s+(\S+)", run("objdump", "-p", library))[1]
-    if soname != "libqkv.so.0.1":
+    if soname != f"libqkv.so.{VERSION[0]}":
         sys.exit(f"libqkv.so: SONAME {soname}")
     print(f"{soname}: {len(symbols)} symbols")
 
