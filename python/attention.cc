@@ -186,6 +186,8 @@ void bind_attention(nb::module_& m) {
       },
       arg("q"), arg("k"), arg("v"), arg("count"), nb::kw_only(), arg("causal").none() = nb::none(),
       arg("return_lse") = false, "The mean seconds of count calls of the C++ function alone.");
+  m.def("_set_long_work", &set_long_work, arg("operations"),
+        "From how many operations on a call is cut so that Ctrl-C is heard; returns what it was.");
   m.def("_described", &described, arg("array"),
         "(address, type, shape, strides in elements) of an array as it is read.");
 }

@@ -52,8 +52,8 @@ void set_dropout(nb::handle dropout, AttentionDropout& to) {
   to.seed = seed;
 }
 
-// Above so many operations a call is cut: about a second's work.
-constexpr double kLong = 1e11;
+// Above so many operations a call is cut: about a second's work. Read and written with the GIL held.
+double long_work = 1e11;
 
 }  // namespace
 
@@ -154,6 +154,8 @@ bool may_cut(const ConstView& q, const ConstView& k, const ConstView& v, const A
   return fits;
 }
 
+double set_long_work(double operations) { return std::exchange(long_work, operations); }
+
 void run(const ConstView& q, const ConstView& k, bool may_cut, const std::function<void(const Part&)>& compute) {
   const auto part = [&](const Part& some) {
     {
@@ -164,7 +166,7 @@ void run(const ConstView& q, const ConstView& k, bool may_cut, const std::functi
   };
   const auto size = [](const ConstView& view, int axis) { return static_cast<double>(view.shape[axis]); };
   const double operations = 4 * size(q, 0) * size(q, 1) * size(q, 2) * size(k, 2) * size(q, 3);
-  if (!may_cut || operations < kLong) return part({});
+  if (!may_cut || operations < long_work) return part({});
   const std::int64_t group = q.shape[1] / k.shape[1];
   for (std::int64_t b = 0; b < q.shape[0]; ++b) {
     for (std::int64_t h = 0; h < k.shape[1]; ++h) part({b, h * group, group});

@@ -66,5 +66,7 @@ bool may_cut(const ConstView& q, const ConstView& k, const ConstView& v, const A
 // sequence and key head at a time, so that Ctrl-C need not wait for all; the results are the same bits.
 // q [batch, n_head, q_len, d_k], k [batch, n_kv_head, kv_len, d_k].
 void run(const ConstView& q, const ConstView& k, bool may_cut, const std::function<void(const Part&)>& compute);
+// From how many operations on a call is long; returns what it was. For tests.
+double set_long_work(double operations);
 
 }  // namespace qkv::python

@@ -6,6 +6,7 @@ import naive
 import numpy as np
 import pytest
 import qkv
+from qkv._qkv import _set_long_work
 
 DRAWN = np.random.default_rng(7)
 
@@ -158,3 +159,42 @@ def test_threads_change_no_bit():
     finally:
         qkv.set_num_threads(before)
     assert all((r == results[0]).all() for r in results)
+
+
+CUT_OPTIONS = [
+    {}, dict(causal="bottom_right", q_lengths=[5, 3, 0], kv_lengths=[7, 2, 4]), dict(causal="start", start=[0, -2, 4]),
+    dict(causal="start", start=1, window=(2, 0)), dict(mask=drawn(3, 1, 5, 7)), dict(mask=drawn(4, 5, 7) > 0),
+    dict(mask=drawn(3, 4, 1, 7)), dict(start=0, alibi=drawn(4)), dict(sinks=drawn(8)[::2]),
+]
+
+
+@pytest.mark.parametrize("options", CUT_OPTIONS, ids=lambda o: "-".join(o) or "plain")
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_long_calls_are_cut_and_change_no_bit(options, kv_heads):
+    q, k, v, dout = drawn(3, 4, 5, 8), drawn(3, kv_heads, 7, 8), drawn(3, kv_heads, 7, 6), drawn(3, 4, 5, 6)
+    results = []
+    for long_work in (1e11, 0.0):
+        before = _set_long_work(long_work)
+        try:
+            out, lse, probs = qkv.attention(q, k, v, return_lse=True, return_probs=True, **options)
+            results.append((out, lse, probs) + qkv.attention_backward(q, k, v, out, lse, dout, **options)[:3])
+        finally:
+            _set_long_work(before)
+    for whole, cut in zip(*results):
+        assert (whole == cut).all()
+
+
+def test_what_does_not_fit_is_found_before_a_call_is_cut():
+    q, k = drawn(3, 4, 5, 8), drawn(3, 2, 7, 8)
+    before = _set_long_work(0.0)
+    try:
+        for wrong in (dict(mask=drawn(3, 5, 7)), dict(mask=drawn(2, 1, 5, 7)), dict(q_lengths=[1, 2]), dict(sinks=drawn(3)),
+                      dict(alibi=drawn(3), start=0), dict(start=[1, 2], causal="start"), dict(kv_lengths=[9, 1, 1])):
+            with pytest.raises(ValueError):
+                qkv.attention(q, k, k, **wrong)
+        with pytest.raises(ValueError):
+            qkv.attention(q, k, drawn(3, 1, 7, 8))
+        with pytest.raises(ValueError):
+            qkv.attention(q, drawn(3, 3, 7, 8), drawn(3, 3, 7, 8))
+    finally:
+        _set_long_work(before)
