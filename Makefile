@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The commands that people type; CMake's presets do the work.
-.PHONY: build test test-python demo check asan tsan clean deps
+.PHONY: build test test-python demo check deb asan tsan clean deps
 
 JOBS ?= $(shell nproc)
 
@@ -21,6 +21,11 @@ demo: build  ## grows a small model from the King James text and lets it write
 
 check:  ## what continuous integration does, and format, lint and house rules
 	scripts/check.sh
+
+deb: deps  ## a Debian package, build/release/qkv_VERSION_ARCHITECTURE.deb
+	cmake --preset release -DQKV_BUILD_TESTS=OFF
+	cmake --build --preset release --parallel $(JOBS) --target qkv_pages qkv_static qkv_shared
+	cd build/release && cpack -G DEB
 
 asan: deps  ## every test under AddressSanitizer and UBSan
 	cmake --preset asan

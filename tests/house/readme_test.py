@@ -16,8 +16,8 @@ def blocks(text, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
 
 
-def quoted_program(root):
-    parts = (root / "examples/attention.cc").read_text().split("  // [README]\n")
+def quoted_program(root, name="attention", mark="README"):
+    parts = (root / f"examples/{name}.cc").read_text().split(f"  // [{mark}]\n")
     return "".join(line[2:] if line.startswith("  ") else line for line in parts[1].splitlines(keepends=True))
 
 
@@ -38,6 +38,10 @@ def faults(root, qkv):
     text = (root / "README.md").read_text(encoding="utf-8")
     if quoted_program(root) not in blocks(text, "cpp"):
         yield "README.md does not quote examples/attention.cc as it is"
+    examples = blocks((root / "docs/examples.md").read_text(encoding="utf-8"), "cpp")
+    for name in ("custom_mask", "training_loop", "kv_cache"):
+        if quoted_program(root, name, "quote") not in examples:
+            yield f"docs/examples.md does not quote examples/{name}.cc as it is"
     yield from console_faults(text, qkv)
     for name in re.findall(r"\]\(([^)#:]+)\)", text):
         if not (root / name).exists():
