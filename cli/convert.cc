@@ -7,6 +7,7 @@
 
 #include "andrea_options.h"
 #include "cli.h"
+#include "lora_options.h"
 #include "qkv/andrea.h"
 #include "qkv/model_file.h"
 
@@ -16,7 +17,7 @@ using qkv::cli::is_andrea_checkpoint;
 using qkv::cli::UsageError;
 
 struct Options {
-  std::string source, target, to, type;
+  std::string source, target, to, type, lora;
   std::int64_t shard_bytes = qkv::HuggingFaceOptions{}.shard_bytes;
   qkv::cli::AndreaOptions andrea;  // of a checkpoint of ANDREA
 };
@@ -80,19 +81,23 @@ void run(const Options& options) {
     throw UsageError(options.andrea.names() + " are about checkpoints (.bin)");
   std::string what;
   std::int64_t count = 0;
+  const bool with_lora = !options.lora.empty();  // the moments of AdamW, if any, are those of another model then
   if (is_andrea_checkpoint(options.source)) {
     qkv::AndreaCheckpoint checkpoint = load_andrea_checkpoint(options.source, options.andrea, true);
     what = fmt::format("ANDREA checkpoint of step {} ({}; matrices {})", checkpoint.step, checkpoint.layout.order,
                        checkpoint.layout.out_in ? "[out, in]" : "[in, out]");
     count = qkv::parameter_count(checkpoint.model.config());
-    const qkv::AdamState state{checkpoint.step, std::move(checkpoint.first_moments),
-                               std::move(checkpoint.second_moments)};
+    std::optional<qkv::AdamState> state =
+        qkv::AdamState{checkpoint.step, std::move(checkpoint.first_moments), std::move(checkpoint.second_moments)};
+    if (with_lora) state.reset();
+    qkv::cli::add_adapters(checkpoint.model, options.lora);
     write(options, format, {std::move(checkpoint.model), std::move(checkpoint.tokenizer), {}}, state);
   } else {
     what = qkv::inspect_model(options.source).format;
-    const qkv::LoadedModel loaded = qkv::load_model(options.source);
+    qkv::LoadedModel loaded = qkv::load_model(options.source);
+    qkv::cli::add_adapters(loaded.model, options.lora);
     count = qkv::parameter_count(loaded.model.config());
-    write(options, format, loaded, qkv::load_adam_state(options.source, loaded.model));
+    write(options, format, loaded, with_lora ? std::nullopt : qkv::load_adam_state(options.source, loaded.model));
   }
   qkv::cli::print(fmt::format("{}: {}, {} parameters\n{}: {}\n", options.source, what, count, options.target,
                               qkv::inspect_model(options.target).format));
@@ -105,6 +110,7 @@ void add(CLI::App& app) {
       ->required();
   command->add_option("DST", options->target, "What to write: a directory, or a file that ends in .gguf or .bin")
       ->required();
+  qkv::cli::add_lora_option(*command, options->lora);
   command->add_option("--to", options->to, "The format [by the name's end: gguf, andrea (.bin), otherwise qkv]")
       ->check(CLI::IsMember({"qkv", "hf", "gguf", "andrea"}).description(""))
       ->type_name("qkv|hf|gguf|andrea");

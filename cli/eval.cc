@@ -10,6 +10,7 @@
 
 #include "cli.h"
 #include "corpus_options.h"
+#include "lora_options.h"
 #include "qkv/error.h"
 #include "qkv/evaluate.h"
 #include "qkv/interrupt.h"
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 using namespace qkv::cli;
 
 struct Options {
-  std::string model;
+  std::string model, lora;
   std::vector<std::string> data;
   std::string part = "all";
   TextOptions text;
@@ -77,6 +78,7 @@ void run(const Options& options) {
   if (!tokens && options.part != "all") throw UsageError("--part is for token files; text has no parts");
   qkv::install_interrupt_latch();
   qkv::LoadedModel loaded = qkv::load_model(options.model);
+  add_adapters(loaded.model, options.lora);
   Progress bar("evaluating", 0, true);
   const qkv::EvaluateProgress progress = [&](std::int64_t done, std::int64_t total) {
     if (qkv::interrupt_requested()) throw std::runtime_error("interrupted");
@@ -101,6 +103,7 @@ void add(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "How well a model predicts a text: loss, perplexity, bits per byte");
   const auto options = std::make_shared<Options>();
   command->add_option("-m,--model", options->model, "Model directory")->required()->type_name("DIR");
+  add_lora_option(*command, options->lora);
   command
       ->add_option("--data", options->data,
                    "Text files, .jsonl files, directories, - for standard input; or a token file of qkv tokenize")

@@ -16,6 +16,7 @@
 #include <span>
 
 #include "cli.h"
+#include "lora_options.h"
 #include "qkv/error.h"
 #include "qkv/interrupt.h"
 #include "qkv/model_file.h"
@@ -26,7 +27,7 @@
 namespace {
 
 struct Options {
-  std::string model;
+  std::string model, lora;
   std::optional<std::string> prompt;
   std::string file = "-";
   std::optional<std::string> prompts;  // a file with a prompt a line
@@ -140,6 +141,7 @@ void run(const Options& options) {
   qkv::GenerateOptions generate = qkv::cli::checked_options(options.writing);
   if (options.cache_type) generate.cache_type = qkv::cache_type_from_name(*options.cache_type);
   qkv::LoadedModel loaded = qkv::load_model(options.model);
+  qkv::cli::add_adapters(loaded.model, options.lora);
   const std::vector<std::vector<std::int32_t>> prompts = all_prompts(options, loaded.tokenizer);
   generate.end_tokens = loaded.end_tokens;
   generate.vocab_limit = std::min(loaded.tokenizer.size(), loaded.model.config().vocab_size);
@@ -220,6 +222,7 @@ void add_prompts(CLI::App& command, Options& options) {
 void add(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Let a model go on from a prompt");
   const auto options = std::make_shared<Options>();
+  qkv::cli::add_lora_option(*command, options->lora);
   add_prompts(*command, *options);
   command
       ->add_option("-n,--max-tokens", options->writing.generate.max_tokens,

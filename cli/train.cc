@@ -68,6 +68,21 @@ double usual_learning_rate(const qkv::ModelConfig& model, bool learnt) {
   return std::min(kTimesWidth / static_cast<double>(model.d_model), kMost) / (learnt ? 5 : 1);
 }
 
+// Those of --lora for the model of --init.
+std::optional<qkv::LoraAdapters> new_adapters(const TrainSettings& settings, const std::optional<InitialModel>& initial,
+                                              std::uint64_t seed) {
+  const std::optional<qkv::LoraOptions> options = lora_options(settings.lora);
+  if (!options) return std::nullopt;
+  if (!initial) throw UsageError("--lora trains adapters of a model that exists; give it with --init");
+  try {
+    qkv::LoraAdapters adapters = qkv::make_lora(initial->config(), *options, seed);
+    adapters.base = settings.init;
+    return adapters;
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+}
+
 qkv::Trainer start(const TrainSettings& settings) {
   if (settings.data.empty()) throw UsageError("--data is needed: the text to learn from");
   switch (qkv::inspect_run_directory(settings.out)) {
@@ -88,17 +103,23 @@ qkv::Trainer start(const TrainSettings& settings) {
     return initial ? initial->config() : asked_model(settings, {}, vocabulary);
   };
   const qkv::ModelConfig shape = model_of(257);  // refuses what cannot be before the long work
-  config.learning_rate = usual_learning_rate(shape, initial.has_value());
+  std::optional<qkv::LoraAdapters> adapters = new_adapters(settings, initial, config.seed);
+  config.learning_rate = usual_learning_rate(shape, initial && !adapters);
   settings.apply(config);  // what was asked for has precedence
   std::optional<FreshDirectory> directory;
   TrainData data = train_data(
       settings, config.window > 0 ? config.window : shape.ctx_len, initial ? &initial->tokenizer() : nullptr,
       [&](std::int64_t vocabulary) {
-        if (settings.memory_check) check_memory(model_of(vocabulary), config, initial ? "--window" : "--ctx-len");
+        if (settings.memory_check)
+          check_memory(model_of(vocabulary), config, adapters ? &*adapters : nullptr,
+                       initial ? "--window" : "--ctx-len");
       },
       [&] { directory.emplace(settings.out); });
   qkv::Model model = initial ? initial->take() : qkv::Model(model_of(data.tokenizer.size()), config.seed);
-  qkv::Trainer trainer(std::move(model), std::move(data.tokenizer), std::move(data.tokens), config);
+  qkv::Trainer trainer =
+      adapters ? qkv::Trainer(std::move(model), std::move(data.tokenizer), std::move(data.tokens), config,
+                              std::move(*adapters))
+               : qkv::Trainer(std::move(model), std::move(data.tokenizer), std::move(data.tokens), config);
   trainer.save(settings.out);  // from here on there is something to resume
   directory->keep();
   return trainer;
@@ -106,6 +127,11 @@ qkv::Trainer start(const TrainSettings& settings) {
 
 void check_same_model(const TrainSettings& settings, const qkv::Trainer& trainer, const qkv::ModelConfig& stored) {
   check_same_shape(settings, stored, "a run's model cannot change; leave out the model options, or start a new run");
+  if (const auto lora = lora_options(settings.lora)) {
+    const qkv::LoraAdapters* adapters = trainer.adapters();
+    if (!settings.lora.targets.empty() || !adapters || adapters->rank != lora->rank || adapters->alpha != lora->alpha)
+      throw UsageError("a run's adapters cannot change; leave out --lora, or start a new run");
+  }
   if (settings.tokenizer.empty()) return;
   const std::int64_t size = trainer.tokenizer().size();
   bool fits = false;
@@ -131,7 +157,7 @@ qkv::Trainer resume(const TrainSettings& settings) {
   settings.apply(config);
   if (settings.dtype != "auto") config.operands = operands_of(settings);
   trainer.set_config(config);
-  if (settings.memory_check) check_memory(trainer.model().config(), config, "--window");
+  if (settings.memory_check) check_memory(trainer.model().config(), config, trainer.adapters(), "--window");
   print(fmt::format("resuming after step {} of {}\n", trainer.steps_done(), config.steps));
   return trainer;
 }
@@ -151,7 +177,8 @@ void describe(qkv::Trainer& trainer) {
                     static_cast<double>(data.training().bytes()) / static_cast<double>(data.training().size()),
                     data.validation().size(), trainer.config().steps,
                     trainer.config().batch_size * trainer.config().grad_accum * window_of(trainer)));
-  print(memory_text(c, trainer.config()) + "\n");
+  if (trainer.adapters()) print("adapters: " + describe_lora(*trainer.adapters()) + "; the rest stays as it is\n");
+  print(memory_text(c, trainer.config(), trainer.adapters()) + "\n");
   if (!trainer.has_validation()) print("note: no validation text, so there will be no evaluations\n");
 }
 
@@ -280,6 +307,8 @@ std::vector<qkv::RunFacts> page_facts(const TrainSettings& settings, const qkv::
   const auto size = [](const qkv::TokenPart& part) {
     return fmt::format("{} tokens, {:.2f} MB", part.size(), static_cast<double>(part.bytes()) * 1e-6);
   };
+  if (!settings.init.empty()) text.rows.emplace_back("begins with", settings.init);
+  if (trainer.adapters()) text.rows.emplace_back("adapters", describe_lora(*trainer.adapters()));
   text.rows.emplace_back("training", size(data.training()));
   text.rows.emplace_back("validation", size(data.validation()));
   return {text, {"Machine", {{"peak", fmt::format("{:.0f} GF/s ({})", peak.gflops, peak.instructions)}}}};
@@ -315,7 +344,9 @@ void run(const TrainSettings& settings) {
   qkv::Trainer trainer = settings.resume ? resume(settings) : start(settings);
   describe(trainer);
   const qkv::ModelConfig& model = trainer.model().config();
-  const double flops = qkv::training_flops_per_token(model, window_of(trainer));
+  double flops = qkv::training_flops_per_token(model, window_of(trainer));
+  if (trainer.adapters())  // only the matrices that adapters change have a gradient
+    flops -= 2.0 * static_cast<double>(qkv::matrix_parameters(model) - adapted_elements(model, *trainer.adapters()));
   const qkv::DType operands = trainer.config().operands;
   const qkv::Peak peak = qkv::measure_peak(operands);
   print(fmt::format("products of {}: peak {:.0f} GF/s ({}), {:.1f} MFLOP a token\n", qkv::dtype_name(operands),
@@ -343,7 +374,13 @@ void run(const TrainSettings& settings) {
   }
   reporter.line(text);
   reporter.line(fmt::format("the page of the run is {}/report.html", settings.out));
-  reporter.line(fmt::format("the model is in {0} (try: qkv generate -m {0} -p \"...\")", settings.out));
+  if (trainer.adapters())
+    reporter.line(
+        fmt::format("the adapters are in {0}, their model in {0}/base (try: qkv generate -m {0}/base --lora {0} "
+                    "-p \"...\"; qkv convert {0}/base MODEL --lora {0} joins them)",
+                    settings.out));
+  else
+    reporter.line(fmt::format("the model is in {0} (try: qkv generate -m {0} -p \"...\")", settings.out));
 }
 
 void add(CLI::App& app) {

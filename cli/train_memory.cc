@@ -19,20 +19,32 @@ std::string options_of(const TrainingShape& shape, const TrainingShape& asked, c
   return text;
 }
 
-TrainingShape shape_of(const ModelConfig& model, const TrainConfig& config) {
-  const bool saves = config.checkpoint_interval > 0 && config.checkpoint_interval < config.steps;
-  return {config.batch_size,
-          config.grad_accum,
-          config.window > 0 ? config.window : model.ctx_len,
-          config.operands == DType::bf16,
-          config.recompute,
-          saves};
+TrainingShape shape_of(const ModelConfig& model, const TrainConfig& config, const LoraAdapters* adapters) {
+  TrainingShape shape;
+  shape.batch_size = config.batch_size;
+  shape.grad_accum = config.grad_accum;
+  shape.ctx_len = config.window > 0 ? config.window : model.ctx_len;
+  shape.bf16 = config.operands == DType::bf16;
+  shape.recompute = config.recompute;
+  shape.saves = config.checkpoint_interval > 0 && config.checkpoint_interval < config.steps;
+  if (!adapters) return shape;
+  for (const Tensor& value : adapters->values) shape.adapters += value.size();
+  shape.adapted = adapted_elements(model, *adapters);
+  return shape;
 }
 
 }  // namespace
 
-std::string memory_text(const ModelConfig& model, const TrainConfig& config) {
-  const TrainingMemory m = training_memory(model, shape_of(model, config));
+std::int64_t adapted_elements(const ModelConfig& model, const LoraAdapters& adapters) {
+  const std::vector<ParameterInfo> infos = parameter_infos(model);
+  std::int64_t count = 0;
+  for (const LoraModule& module : adapters.modules)
+    for (const std::size_t p : module.parameters) count += element_count(infos[p].shape);
+  return count;
+}
+
+std::string memory_text(const ModelConfig& model, const TrainConfig& config, const LoraAdapters* adapters) {
+  const TrainingMemory m = training_memory(model, shape_of(model, config, adapters));
   return fmt::format(
       "memory: {} for a step: weights and moments {}, gradients {}, copies for products {}, activations {}, copy to "
       "save from {}",
@@ -40,8 +52,9 @@ std::string memory_text(const ModelConfig& model, const TrainConfig& config) {
       gigabytes(m.activations + m.work), gigabytes(m.copy));
 }
 
-void check_memory(const ModelConfig& model, const TrainConfig& config, const char* length_option) {
-  const TrainingShape asked = shape_of(model, config);
+void check_memory(const ModelConfig& model, const TrainConfig& config, const LoraAdapters* adapters,
+                  const char* length_option) {
+  const TrainingShape asked = shape_of(model, config, adapters);
   const TrainingMemory needed = training_memory(model, asked);
   const std::int64_t available = memory_for_this_process();
   if (available == 0 || needed.total() <= available) return;

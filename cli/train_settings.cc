@@ -126,6 +126,7 @@ void add_model_options(CLI::App& command, TrainSettings& s) {
       ->type_name("MODEL")
       ->take_last()
       ->group("Model");
+  add_lora_training_options(command, s.lora, "Model");
   s.andrea.prefix = "init-";
   add_andrea_options(command, s.andrea, "A checkpoint of ANDREA to begin with: what it does not say of itself");
   const std::size_t first = command.get_options().size();
@@ -170,7 +171,7 @@ void add_optimiser_options(CLI::App& command, TrainSettings& s) {
   add(command, v, "--grad-accum,--gradient-accumulation-steps", &C::grad_accum, "Batches a step")
       ->capture_default_str();
   add(command, v, "--learning-rate", &C::learning_rate,
-      "The highest one [0.384 / d_model, at most 0.004; a fifth of it with --init]");
+      "The highest one [0.384 / d_model, at most 0.004; a fifth of it with --init, unless with --lora]");
   add(command, v, "--min-lr", &C::min_lr, "The last one [a tenth of the highest]");
   add(command, v, "--warmup-steps,--warmup-iters", &C::warmup_steps,
       "Steps of rising rate [a twentieth of all, at most 500]");

@@ -11,6 +11,7 @@
 
 #include "andrea_options.h"
 #include "corpus_options.h"
+#include "lora_options.h"
 #include "qkv/model.h"
 #include "qkv/train.h"
 
@@ -21,8 +22,9 @@ struct TrainSettings {
   std::string out;
   std::string config_file;
   std::string preset;
-  std::string init;       // a model to begin with instead of a random one
-  AndreaOptions andrea;   // of its file
+  std::string init;      // a model to begin with instead of a random one
+  AndreaOptions andrea;  // of its file
+  LoraSettings lora;
   std::string tokenizer;  // "" (by the text's size), "bytes", "bpe:SIZE", "harris:SIZE" or a file
   double validation_fraction = 0.1;
   TextOptions text;

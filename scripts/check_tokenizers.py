@@ -5,7 +5,7 @@
     check_tokenizers.py PROGRAM [COUNT]
 
 PROGRAM is tokenizer_ids (tests/formats; a target of its own): it reads a tokenizer.json and strings, and writes ids. Tokenizers of the
-splits of GPT-2, SmolLM and LLaMA 3 are trained here, with added tokens of every kind, and each is asked COUNT times
+splits of GPT-2, SmolLM and LLaMA 3, and models of characters with byte_fallback (LLaMA 2, Mistral), are trained here, with added tokens of every kind, and each is asked COUNT times
 (100,000 unless given). Needs the Python package tokenizers; the tests do not. Exits 1 at the first difference.
 """
 import json
@@ -74,6 +74,30 @@ def make(name):
     return tokenizer
 
 
+def make_of_characters(name):
+    """As sentencepiece's BPE models stand in a tokenizer.json: LLaMA 2 and TinyLlama ("prepend"), Mistral ("first")."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    replace = normalizers.Replace(" ", "\u2581")
+    stages = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+    if name in ("prepend", "bare"):
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), replace]) if name == "prepend" else replace
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first" if name == "first" else "always",
+                                                           split=name == "split")
+    tokenizer.decoder = decoders.Sequence(stages + ([decoders.Strip(" ", 1, 0)] if name != "bare" else []))
+    specials = ["<unk>", "<s>", "</s>"]
+    tokenizer.train_from_iterator(corpus(), trainers.BpeTrainer(vocab_size=700, show_progress=False, special_tokens=specials))
+    file = json.loads(tokenizer.to_str())
+    for byte in range(256):
+        file["model"]["vocab"][f"<0x{byte:02X}>"] = len(file["model"]["vocab"])
+    tokenizer = Tokenizer.from_str(json.dumps(file))
+    tokenizer.add_tokens([AddedToken("<b>", normalized=False), AddedToken("cat", single_word=True, normalized=False),
+                          AddedToken("<l>", lstrip=True, normalized=False), AddedToken("<r>", rstrip=True, normalized=False)])
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B",
+                                                             special_tokens=[("<s>", tokenizer.token_to_id("<s>"))])
+    return tokenizer
+
+
 def strings(count, seed):
     draw = random.Random(seed)
     everything = list(letters())
@@ -114,8 +138,9 @@ def main():
     program, count = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 100_000
     good = True
     with tempfile.TemporaryDirectory() as folder:
-        for n, name in enumerate(["gpt2", "smollm", "llama3", "prefix", "nfc", "unknown"]):
-            tokenizer = make(name)
+        for n, name in enumerate(["gpt2", "smollm", "llama3", "prefix", "nfc", "unknown", "prepend", "first", "always", "split",
+                                  "bare"]):
+            tokenizer = make(name) if n < 6 else make_of_characters(name)
             path = pathlib.Path(folder) / (name + ".json")
             tokenizer.save(str(path))
             texts = list(strings(count if n < 3 else count // 5, n))

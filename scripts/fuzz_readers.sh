@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 runs=${1:-1000000}
 shift || true
 readers=("$@")
-[[ ${#readers[@]} -gt 0 ]] || readers=(safetensors index config tokenizer npy andrea harris)
+[[ ${#readers[@]} -gt 0 ]] || readers=(safetensors index config tokenizer npy andrea harris adapter)
 work=build/fuzz-readers
 mkdir -p "$work"
 
@@ -21,7 +21,7 @@ cmake --build "$work/coverage" --target reader_corpus
 
 declare -A sources=([safetensors]="safetensors.cc safetensors_header.cc" [index]="tensor_files.cc strict_json.cc"
   [config]="config_json.cc hf_config.cc directory_source.cc" [tokenizer]="tokenizer_json_read.cc ../text/oniguruma.cc"
-  [npy]=npy.cc [andrea]=andrea.cc [harris]=andrea_layout.cc)
+  [npy]=npy.cc [andrea]=andrea.cc [harris]=andrea_layout.cc [adapter]=lora_file.cc)
 for reader in "${readers[@]}"; do
   corpus=$work/$reader
   mkdir -p "$corpus"

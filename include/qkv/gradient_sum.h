@@ -20,6 +20,9 @@ class Model;
 class GradientSum {
  public:
   explicit GradientSum(const Model& model);
+  // The same for some parameters alone: wanted[i] of the model's parameter i (as many as there are, or
+  // std::invalid_argument). The others take neither memory nor work, and their tensors in finish() are empty.
+  GradientSum(const Model& model, std::vector<bool> wanted);
   ~GradientSum();
   GradientSum(GradientSum&&) noexcept;
   GradientSum& operator=(GradientSum&&) noexcept;

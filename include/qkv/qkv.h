@@ -17,6 +17,7 @@
 #include "qkv/interrupt.h"
 #include "qkv/kernels.h"
 #include "qkv/kv_cache.h"
+#include "qkv/lora.h"
 #include "qkv/measure.h"
 #include "qkv/model.h"
 #include "qkv/model_file.h"

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "qkv/dataset.h"
+#include "qkv/lora.h"
 #include "qkv/model.h"
 #include "qkv/tokenizer.h"
 
@@ -73,10 +74,14 @@ class AdamW {
  public:
   AdamW() = default;
   explicit AdamW(const Model& model);
+  explicit AdamW(const std::vector<Tensor>& parameters);  // all f32 or all f64
 
   // Step `step` (from 1) of the model, gradients (in the flat order) multiplied by gradient_scale. Allocates nothing.
   void update(Model& model, const std::vector<Tensor>& gradients, const TrainConfig& config, double learning_rate,
               double gradient_scale, std::int64_t step);
+  // The same of parameters that all decay; gradients are shaped like them.
+  void update(std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients, const TrainConfig& config,
+              double learning_rate, double gradient_scale, std::int64_t step);
 
   std::vector<Tensor>& first_moments() noexcept { return m_; }  // [i] as the model's parameter i
   std::vector<Tensor>& second_moments() noexcept { return v_; }
@@ -84,6 +89,7 @@ class AdamW {
   const std::vector<Tensor>& second_moments() const noexcept { return v_; }
 
  private:
+  void check(std::size_t gradients, std::size_t parameters) const;
   std::vector<Tensor> m_, v_;
 };
 
@@ -129,6 +135,9 @@ class Trainer {
   // small or the training part is shorter than
   // one window and the token after it.
   Trainer(Model model, Tokenizer tokenizer, TokenDataset data, const TrainConfig& config);
+  // Trains the adapters alone; the model's own parameters stay as they are, and what is saved is the adapters
+  // (docs/formats.md). Throws std::invalid_argument also if the adapters do not fit.
+  Trainer(Model model, Tokenizer tokenizer, TokenDataset data, const TrainConfig& config, LoraAdapters adapters);
   ~Trainer();
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;
@@ -150,11 +159,12 @@ class Trainer {
   // What the best evaluation was, for a caller that could not keep the model of a better one.
   void set_best(double loss, std::int64_t step) noexcept;
   const TrainConfig& config() const noexcept;
-  void set_config(const TrainConfig& config);  // from the next step on; throws std::invalid_argument
-  Model& model() noexcept;
+  void set_config(const TrainConfig& config);     // from the next step on; throws std::invalid_argument
+  Model& model() noexcept;                        // with its adapters, if there are any, added
+  const LoraAdapters* adapters() const noexcept;  // null: a run that trains all parameters
   const Tokenizer& tokenizer() const noexcept;
   const TokenDataset& data() const noexcept;
-  const AdamW& optimizer() const noexcept;
+  const AdamW& optimizer() const noexcept;  // its moments: of the parameters, or of LoraAdapters::values
 
   // Writes the checkpoint directory/checkpoints/step-NNNNNN: a model directory with the moments, where the run stands
   // and a checksum of every file, made whole in one step and synced. The directory's own config.json, model.safetensors

@@ -20,6 +20,8 @@ struct TrainingShape {
   bool recompute = false;       // Model::set_recompute
   bool saves = false;           // checkpoints are written beside steps, from a copy of weights and moments
   int threads = 0;              // 0: num_threads()
+  std::int64_t adapters = 0;    // parameters of adapters, where they alone are trained
+  std::int64_t adapted = 0;     // elements of the matrices that they change
 };
 
 // Bytes, by what they are for. Counted from the shapes of everything that a step of f32 training holds on to; what is

@@ -102,6 +102,8 @@ void check(const ModelConfig& c, const TrainingShape& shape) {
   };
   if (shape.batch_size < 1 || shape.grad_accum < 1 || shape.batch_size > (std::int64_t{1} << 40) / shape.grad_accum)
     refuse("batch_size and grad_accum of at least 1, together at most 2^40");
+  if (shape.adapters < 0 || shape.adapted < 0 || shape.adapted > parameter_count(c))
+    refuse("adapters of at least 0 parameters, on matrices of the model");
   if (shape.ctx_len < 0) refuse("ctx_len of at least 0");
   const Widths w(c);
   const double rows = static_cast<double>(std::max(shape.ctx_len, c.ctx_len)) + static_cast<double>(kTokensAtOnce);
@@ -125,6 +127,12 @@ TrainingMemory training_memory(const ModelConfig& c, const TrainingShape& shape)
   memory.copy = shape.saves ? memory.weights + memory.moments : 0;
   const std::int64_t tied = c.tied_head ? c.vocab_size * c.d_model * kStream : 0;
   memory.gradients = slots.whole * (memory.weights + tied) + slots.partial * (other_elements(c) * kStream + tied);
+  if (shape.adapters > 0) {  // the matrices as they were, gradients of these alone, and everything of the adapters
+    memory.weights += (shape.adapted + shape.adapters) * kStream;
+    memory.moments = 2 * shape.adapters * kStream;
+    memory.copy = 0;
+    memory.gradients = (slots.whole * shape.adapted + shape.adapters) * kStream;
+  }
   memory.operands = 2 * (matrix_elements(c) + c.d_model * padded_vocab(c)) * operand;
   memory.activations = bytes_of_activations(c, rows, operand, shape.recompute);
   memory.work = bytes_of_work(c, rows, operand);

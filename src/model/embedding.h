@@ -34,15 +34,13 @@ void embedding_forward(const Sequences& s, std::int64_t d, std::span<const std::
   });
 }
 
-// forward: x[b, t] = token_table[token] + position_table[t]
-// dx [batch, ctx, d] -> dtoken_table [vocab_size, d], dposition_table [ctx_len, d] or null in slot 0, a leaf a
-// sequence. Past slot 0, rows of the token table that no token of the partial sum has are 0, and `touched` lists the
-// others.
+// dx [batch, ctx, d] -> tables [vocab_size, d], a leaf a sequence. Past slot 0, rows of the token table that no token
+// of the partial sum has are 0, and `touched` lists the others.
 template <class T>
-void embedding_backward(const Sequences& s, std::int64_t d, std::int64_t vocab_size, std::int64_t ctx_len,
-                        std::span<const std::int32_t> tokens, const T* dx, const GradientSlots<T>& g) {
+void token_table_backward(const Sequences& s, std::int64_t d, std::int64_t vocab_size,
+                          std::span<const std::int32_t> tokens, const T* dx, const SlotPointers<T>& tables,
+                          const GradientSlots<T>& g) {
   constexpr std::int64_t kColumns = 64;
-  const SlotPointers<T> tables = g.of([](auto& role) { return role.token_embedding; });
   const auto tokens_of = [&](std::int64_t b) {
     return tokens.subspan(static_cast<std::size_t>(b * s.ctx), static_cast<std::size_t>(s.length(b)));
   };
@@ -81,6 +79,15 @@ void embedding_backward(const Sequences& s, std::int64_t d, std::int64_t vocab_s
         for (std::int64_t j = first; j < last; ++j) to[ids[t] * d + j] += dxi[j];
     }
   });
+}
+
+// forward: x[b, t] = token_table[token] + position_table[t]
+// dx [batch, ctx, d] -> dtoken_table [vocab_size, d], dposition_table [ctx_len, d], each unless it is null in slot 0
+template <class T>
+void embedding_backward(const Sequences& s, std::int64_t d, std::int64_t vocab_size, std::int64_t ctx_len,
+                        std::span<const std::int32_t> tokens, const T* dx, const GradientSlots<T>& g) {
+  const SlotPointers<T> tables = g.of([](auto& role) { return role.token_embedding; });
+  if (tables[0]) token_table_backward(s, d, vocab_size, tokens, dx, tables, g);
   const SlotPointers<T> positions = g.of([](auto& role) { return role.position_embedding; });
   if (!positions[0]) return;
   add_leaves(g.steps, positions, ctx_len * d, [&](std::int64_t b, std::int64_t first, std::int64_t count, T* leaf) {

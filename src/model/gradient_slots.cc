@@ -17,9 +17,9 @@ void allocate(GradientSum::Impl& sum, std::size_t slot, bool layer_matrices) {
   std::vector<Tensor>& tensors = sum.tensors[slot];
   tensors.resize(sum.infos.size());
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    if (!tensors[i].raw() && (layer_matrices || !is_layer_matrix(sum.infos[i])))
+    if (sum.wanted[i] && !tensors[i].raw() && (layer_matrices || !is_layer_matrix(sum.infos[i])))
       tensors[i] = Tensor(sum.infos[i].shape, sum.dtype);
-  if (sum.config.tied_head && !sum.tied_head[slot].raw())
+  if (sum.config.tied_head && sum.wanted[0] && !sum.tied_head[slot].raw())
     sum.tied_head[slot] = Tensor(Dims{sum.config.vocab_size, sum.config.d_model}, sum.dtype);
 }
 
@@ -68,10 +68,17 @@ GradientSlots<T> take_slots(GradientSum::Impl& sum, std::int64_t count) {
 template GradientSlots<float> take_slots(GradientSum::Impl&, std::int64_t);
 template GradientSlots<double> take_slots(GradientSum::Impl&, std::int64_t);
 
-GradientSum::GradientSum(const Model& model) : impl_(std::make_unique<Impl>()) {
+GradientSum::GradientSum(const Model& model) : GradientSum(model, std::vector<bool>(model.infos().size(), true)) {}
+
+GradientSum::GradientSum(const Model& model, std::vector<bool> wanted) : impl_(std::make_unique<Impl>()) {
+  if (wanted.size() != model.infos().size())
+    throw std::invalid_argument("[gradient_sum] expected a choice for each of the " +
+                                std::to_string(model.infos().size()) + " parameters; found " +
+                                std::to_string(wanted.size()));
   impl_->config = model.config();
   impl_->dtype = model.dtype();
   impl_->infos = model.infos();
+  impl_->wanted = std::move(wanted);
 }
 GradientSum::~GradientSum() = default;
 GradientSum::GradientSum(GradientSum&&) noexcept = default;
@@ -96,7 +103,7 @@ const std::vector<Tensor>& GradientSum::finish() {
     throw std::invalid_argument("[gradient_sum] the step expected " + std::to_string(impl_->lanes.missing()) +
                                 " more sequences");
   if (impl_->finished) return impl_->tensors[0];
-  if (impl_->config.tied_head) add_to(impl_->tensors[0][0], impl_->tied_head[0]);
+  if (impl_->config.tied_head && impl_->wanted[0]) add_to(impl_->tensors[0][0], impl_->tied_head[0]);
   impl_->finished = true;
   return impl_->tensors[0];
 }

@@ -22,6 +22,7 @@ struct GradientSum::Impl {
   ModelConfig config;  // resolved
   DType dtype;
   std::vector<ParameterInfo> infos;
+  std::vector<bool> wanted;  // [parameter]
   LaneTree lanes;
   bool finished = false;
   std::array<std::vector<Tensor>, kSumSlots> tensors;  // [slot][parameter]; past slot 0 only what is needed

@@ -213,15 +213,16 @@ Loss Network<T, S>::head_loss(const Pass& pass, const S* x, const std::int32_t* 
   std::vector<SumStep> steps = g ? g->steps : std::vector<SumStep>{};
   if (!g)
     for (std::int64_t b = 0; b < pass.s.batch; ++b) steps.push_back({0, -1, true, b});
+  const bool wanted = dhead[0] != nullptr;  // the head's gradient
   Loss total;
   for (const SumStep& step : steps) {
     T* to = dhead[static_cast<std::size_t>(step.to)];  // [d_model, vocab_size], tied: [vocab_size, d_model]
     if (step.from >= 0) {
-      add(d * c_.vocab_size, to, dhead[static_cast<std::size_t>(step.from)], to);
+      if (wanted) add(d * c_.vocab_size, to, dhead[static_cast<std::size_t>(step.from)], to);
       continue;
     }
     const std::int64_t b = step.sequence, length = pass.s.length(b);
-    if (g && length == 0) head_gradient(0, x, nullptr, step.fresh, to);
+    if (wanted && length == 0) head_gradient(0, x, nullptr, step.fresh, to);
     double sum = 0;
     for (std::int64_t t = 0; t < length; t += most) {
       const std::int64_t first = b * pass.s.ctx + t, rows = std::min(most, length - t);
@@ -238,7 +239,7 @@ Loss Network<T, S>::head_loss(const Pass& pass, const S* x, const std::int32_t* 
       total.count += std::count_if(targets + first, targets + first + rows, [](std::int32_t y) { return y >= 0; });
       if (!g) continue;
       prepared_.head.backward_input(rows, static_cast<const S*>(dlogits), dx + first * d);
-      head_gradient(rows, x + first * d, dlogits, step.fresh && t == 0, to);
+      if (wanted) head_gradient(rows, x + first * d, dlogits, step.fresh && t == 0, to);
     }
     total.sum += sum;
   }

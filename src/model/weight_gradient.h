@@ -21,7 +21,7 @@ struct WeightGradient {
   std::int64_t ldx;
   const S* dy;
   std::int64_t ldy;
-  SlotPointers<T> dw;  // [in, out] in each slot; null past slot 0: in the task's own memory
+  SlotPointers<T> dw;  // [in, out] in each slot; null past slot 0: in the task's own memory; null in 0: not wanted
 };
 
 // A piece of a matrix that one task sums from the first leaf to the last. Sizes depend on the matrix alone.
@@ -75,7 +75,8 @@ template <class S, class T>
 void add_weight_gradients(const Sequences& s, std::span<const SumStep> steps,
                           std::span<const WeightGradient<S, T>> gradients) {
   std::vector<WeightPiece> pieces;
-  for (std::size_t i = 0; i < gradients.size(); ++i) cut_into_pieces(i, gradients[i].in, gradients[i].out, pieces);
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (gradients[i].dw[0]) cut_into_pieces(i, gradients[i].in, gradients[i].out, pieces);
   // Large ones first, so that no thread is left with one at the end.
   std::stable_sort(pieces.begin(), pieces.end(),
                    [](const WeightPiece& a, const WeightPiece& b) { return a.rows * a.columns > b.rows * b.columns; });

@@ -66,9 +66,11 @@ void update_range(std::int64_t count, const AdamWFactors& f, float* p, float* m,
   row_kernels().adamw_update(count, f, p, m, v, gradient, nullptr);
 }
 
-template <class T, class Factors>
-void update_all(Model& model, std::vector<Tensor>& m, std::vector<Tensor>& v, const std::vector<Tensor>& gradients,
-                const TrainConfig& config, double learning_rate, double gradient_scale, std::int64_t step) {
+// decays(i): whether weight decay applies to parameter i.
+template <class T, class Factors, class Decays>
+void update_all(std::vector<Tensor>& parameters, const Decays& decays, std::vector<Tensor>& m, std::vector<Tensor>& v,
+                const std::vector<Tensor>& gradients, const TrainConfig& config, double learning_rate,
+                double gradient_scale, std::int64_t step) {
   const auto t = static_cast<double>(step);
   Factors factors;
   factors.gradient_scale = static_cast<T>(gradient_scale);
@@ -80,11 +82,11 @@ void update_all(Model& model, std::vector<Tensor>& m, std::vector<Tensor>& v, co
   factors.inverse_root_bias2 = static_cast<T>(1 / std::sqrt(1 - std::pow(config.beta2, t)));
   factors.eps = static_cast<T>(config.eps);
   const T decayed = static_cast<T>(1 - learning_rate * config.weight_decay);
-  parallel_for(range_count(model.parameters()), [&](std::int64_t i) {
-    const Range range = range_at(model.parameters(), i);
+  parallel_for(range_count(parameters), [&](std::int64_t i) {
+    const Range range = range_at(parameters, i);
     Factors own = factors;
-    own.keep = model.infos()[range.tensor].decays ? decayed : T{1};
-    update_range(range.end - range.begin, own, model.parameters()[range.tensor].data<T>() + range.begin,
+    own.keep = decays(range.tensor) ? decayed : T{1};
+    update_range(range.end - range.begin, own, parameters[range.tensor].data<T>() + range.begin,
                  m[range.tensor].data<T>() + range.begin, v[range.tensor].data<T>() + range.begin,
                  gradients[range.tensor].data<T>() + range.begin);
   });
@@ -109,16 +111,41 @@ double global_norm(const std::vector<Tensor>& tensors) {
 
 AdamW::AdamW(const Model& model) : m_(model.zeros_like_parameters()), v_(model.zeros_like_parameters()) {}
 
+AdamW::AdamW(const std::vector<Tensor>& parameters) {
+  for (const Tensor& parameter : parameters) {
+    m_.emplace_back(parameter.shape(), parameter.dtype());
+    v_.emplace_back(parameter.shape(), parameter.dtype());
+  }
+}
+
+void AdamW::check(std::size_t gradients, std::size_t parameters) const {
+  if (gradients == m_.size() && parameters == m_.size()) return;
+  throw std::invalid_argument("[adamw] expected a gradient a parameter, " + std::to_string(m_.size()) + "; found " +
+                              std::to_string(gradients));
+}
+
 void AdamW::update(Model& model, const std::vector<Tensor>& gradients, const TrainConfig& config, double learning_rate,
                    double gradient_scale, std::int64_t step) {
-  if (gradients.size() != m_.size() || model.parameters().size() != m_.size()) {
-    throw std::invalid_argument("[adamw] expected a gradient a parameter, " + std::to_string(m_.size()) + "; found " +
-                                std::to_string(gradients.size()));
-  }
+  std::vector<Tensor>& parameters = model.parameters();
+  check(gradients.size(), parameters.size());
+  const auto decays = [&](std::size_t i) { return model.infos()[i].decays; };
   if (model.dtype() == DType::f64) {
-    update_all<double, DoubleFactors>(model, m_, v_, gradients, config, learning_rate, gradient_scale, step);
+    update_all<double, DoubleFactors>(parameters, decays, m_, v_, gradients, config, learning_rate, gradient_scale,
+                                      step);
   } else {
-    update_all<float, AdamWFactors>(model, m_, v_, gradients, config, learning_rate, gradient_scale, step);
+    update_all<float, AdamWFactors>(parameters, decays, m_, v_, gradients, config, learning_rate, gradient_scale, step);
+  }
+}
+
+void AdamW::update(std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients, const TrainConfig& config,
+                   double learning_rate, double gradient_scale, std::int64_t step) {
+  check(gradients.size(), parameters.size());
+  const auto decays = [](std::size_t) { return true; };
+  if (!parameters.empty() && parameters[0].dtype() == DType::f64) {
+    update_all<double, DoubleFactors>(parameters, decays, m_, v_, gradients, config, learning_rate, gradient_scale,
+                                      step);
+  } else {
+    update_all<float, AdamWFactors>(parameters, decays, m_, v_, gradients, config, learning_rate, gradient_scale, step);
   }
 }
 

@@ -3,6 +3,7 @@
 //   config.json model.safetensors tokenizer.json   a model directory
 //   optimizer.safetensors                           adamw.m.NAME and adamw.v.NAME for each parameter
 //   checkpoint.json                                 where the run stands; sizes and checksums of the other files
+// A run of adapters keeps them in the place of the model's files (lora_checkpoint.cc).
 // The model files of the run's directory are second names of the newest checkpoint's.
 #include <atomic>
 #include <chrono>
@@ -26,24 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kOptimizerFormat[] = "qkv-optimizer";
-
 std::string optimizer_path(const std::string& checkpoint) { return checkpoint + "/optimizer.safetensors"; }
-
-// The moments under their names in the file.
-struct Named {
-  std::string name;
-  Tensor* tensor;  // [i] as the model's parameter i
-};
-std::vector<Named> named_moments(const Model& model, AdamW& optimizer) {
-  std::vector<Named> all;
-  const auto add = [&](const std::string& prefix, std::vector<Tensor>& tensors) {
-    for (std::size_t i = 0; i < tensors.size(); ++i) all.push_back({prefix + model.infos()[i].name, &tensors[i]});
-  };
-  add("adamw.m.", optimizer.first_moments());
-  add("adamw.v.", optimizer.second_moments());
-  return all;
-}
 
 bool all_finite(const Tensor& tensor) {
   std::atomic<bool> finite = true;
@@ -77,24 +61,33 @@ class Passing {
 // A checkpoint all of whose files have been checked.
 struct SoundCheckpoint {
   SavedRun run;
-  LoadedModel model;
+  std::map<std::string, FileFacts> files;
+  LoadedModel model;  // with adapters: the one they belong to
+  std::optional<LoraAdapters> adapters;
   SafetensorsFile optimizer;
 };
 
-SoundCheckpoint open_checkpoint(const std::string& path) {
+SoundCheckpoint open_checkpoint(const std::string& directory, std::int64_t step) {
+  const std::string path = checkpoint_path(directory, step);
   const CheckpointList list = read_checkpoint_list(path);
-  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors", "optimizer.safetensors"})
-    if (!list.files.contains(name)) throw FileError(path + "/checkpoint.json", std::string("does not list ") + name);
+  const bool with_adapters = list.files.contains(kAdapterFiles[0]);
+  std::vector<std::string> needed{"optimizer.safetensors"};
+  for (const char* name : kModelFiles) needed.push_back(with_adapters ? base_name(name) : name);
+  if (with_adapters) needed.insert(needed.end(), std::begin(kAdapterFiles), std::end(kAdapterFiles));
+  for (const std::string& name : needed)
+    if (!list.files.contains(name)) throw FileError(path + "/checkpoint.json", "does not list " + name);
   verify_checkpoint_files(path, list);
   SavedRun run = parse_run_state(path + "/checkpoint.json", list.state);
-  LoadedModel model = load_model(path);
+  LoadedModel model = load_model(with_adapters ? base_path(directory) : path);
+  std::optional<LoraAdapters> adapters;
+  if (with_adapters) adapters = load_lora(path, model.model.config());
   SafetensorsFile optimizer(optimizer_path(path));
-  const auto& infos = model.model.infos();
-  if (optimizer.tensors().size() != 2 * infos.size())
-    throw FileError(optimizer.path(), "expected " + std::to_string(2 * infos.size()) +
-                                          " tensors, two a parameter of config.json; found " +
+  const std::size_t trained = adapters ? adapters->values.size() : model.model.infos().size();
+  if (optimizer.tensors().size() != 2 * trained)
+    throw FileError(optimizer.path(), "expected " + std::to_string(2 * trained) +
+                                          " tensors, two for each that is trained; found " +
                                           std::to_string(optimizer.tensors().size()));
-  return {std::move(run), std::move(model), std::move(optimizer)};
+  return {std::move(run), list.files, std::move(model), std::move(adapters), std::move(optimizer)};
 }
 
 // A crash may have come between a checkpoint and the names of its model. Who may read but not write can still resume.
@@ -118,10 +111,17 @@ void publish_if_possible(const std::string& checkpoint, const std::string& direc
   throw FileError(path, "there is no checkpoint, so there is no run to resume");
 }
 
+Trainer begun(LoadedModel model, std::optional<LoraAdapters> adapters, const TokenDataset& data,
+              const TrainConfig& config) {
+  if (!adapters) return Trainer(std::move(model.model), std::move(model.tokenizer), data, config);
+  return Trainer(std::move(model.model), std::move(model.tokenizer), data, config, std::move(*adapters));
+}
+
 // What a start may leave behind that came to no first checkpoint.
 bool left_by_a_start(const fs::path& path) {
   const std::string name = path.filename().string();
-  if (name == "tokens.bin" || (is_temporary_name(name) && name.starts_with("tokens.bin."))) return true;
+  for (const std::string kept : {"tokens.bin", "base"})
+    if (name == kept || (is_temporary_name(name) && name.starts_with(kept + "."))) return true;
   if (name != "checkpoints") return false;
   std::error_code error;
   for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
@@ -131,30 +131,55 @@ bool left_by_a_start(const fs::path& path) {
 
 }  // namespace
 
+void Trainer::Impl::check_finite() const {
+  const std::vector<Tensor>& trained = lora ? lora->adapters().values : model.parameters();
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    if (all_finite(trained[i])) continue;
+    const std::string name = lora ? lora->adapters().tensor_name(i) : model.infos()[i].name;
+    throw std::runtime_error("[train] step " + std::to_string(state.step) + ": parameter " + name +
+                             " holds NaN or an infinite number; not saved");
+  }
+}
+
+std::vector<Trainer::Impl::Named> Trainer::Impl::named_moments() {
+  std::vector<Named> all;
+  const auto add = [&](const std::string& prefix, std::vector<Tensor>& tensors) {
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      all.push_back({prefix + (lora ? lora->adapters().tensor_name(i) : model.infos()[i].name), &tensors[i]});
+  };
+  add("adamw.m.", optimizer.first_moments());
+  add("adamw.v.", optimizer.second_moments());
+  return all;
+}
+
+FileFacts Trainer::Impl::save_moments(const std::string& checkpoint) {
+  Passing passing;
+  std::vector<NamedView> views;
+  for (const Named& named : named_moments()) views.push_back({named.name, named.tensor->view()});
+  write_safetensors(optimizer_path(checkpoint), std::move(views), {{"format", "qkv-optimizer"}, {"version", "1"}},
+                    passing.watcher());
+  return passing.facts();
+}
+
 void Trainer::save(const std::string& directory) {
   finish_saving(true);
-  const Model& model = impl_->model;
-  for (std::size_t i = 0; i < model.parameters().size(); ++i) {
-    if (!all_finite(model.parameters()[i])) {
-      throw std::runtime_error("[train] step " + std::to_string(impl_->state.step) + ": parameter " +
-                               model.infos()[i].name + " holds NaN or an infinite number; not saved");
-    }
-  }
+  impl_->check_finite();
   make_directories(directory + "/checkpoints");
   const std::string path = checkpoint_path(directory, impl_->state.step);
   AtomicDirectory checkpoint(path);
-  Passing weights, moments;
-  save_model(checkpoint.path(), model, impl_->tokenizer, weights.watcher());
-  std::vector<NamedView> views;
-  for (const Named& named : named_moments(model, impl_->optimizer)) views.push_back({named.name, named.tensor->view()});
-  write_safetensors(optimizer_path(checkpoint.path()), std::move(views),
-                    {{"format", kOptimizerFormat}, {"version", "1"}}, moments.watcher());
   impl_->state.data_checksum = impl_->data.checksum();
-  CheckpointList list{run_state_text(impl_->state, impl_->config), {}};
-  for (const char* name : {"config.json", "tokenizer.json"})
-    list.files[name] = facts_of_file(checkpoint.path() + "/" + name);
-  list.files["model.safetensors"] = weights.facts();
-  list.files["optimizer.safetensors"] = moments.facts();
+  CheckpointList list;
+  if (impl_->lora) {
+    list.files = impl_->save_adapters(directory, checkpoint.path());
+  } else {
+    Passing weights;
+    save_model(checkpoint.path(), impl_->model, impl_->tokenizer, weights.watcher());
+    for (const char* name : {"config.json", "tokenizer.json"})
+      list.files[name] = facts_of_file(checkpoint.path() + "/" + name);
+    list.files["model.safetensors"] = weights.facts();
+  }
+  list.files["optimizer.safetensors"] = impl_->save_moments(checkpoint.path());
+  list.state = run_state_text(impl_->state, impl_->config);
   write_checkpoint_list(checkpoint.path(), list);
   checkpoint.commit();
   publish_checkpoint(path, directory);
@@ -181,6 +206,17 @@ Trainer Trainer::Impl::snapshot() const {
 
 void Trainer::begin_saving(const std::string& directory) {
   finish_saving(true);
+  if (impl_->lora) {  // so small that the step can wait for it
+    std::promise<std::int64_t> done;
+    try {
+      save(directory);
+      done.set_value(impl_->saved_step);
+    } catch (...) {
+      done.set_exception(std::current_exception());
+    }
+    impl_->saving = done.get_future();
+    return;
+  }
   impl_->saving = std::async(std::launch::async, [copy = impl_->snapshot(), directory]() mutable {
     copy.save(directory);
     return copy.steps_done();
@@ -201,14 +237,16 @@ Trainer Trainer::resume(const std::string& directory, TokenDataset data, std::ve
   std::string reasons;
   for (const std::int64_t step : steps) {
     try {
-      SoundCheckpoint found = open_checkpoint(checkpoint_path(directory, step));
+      SoundCheckpoint found = open_checkpoint(directory, step);
       const std::uint64_t wanted = found.run.state.data_checksum;
       if (wanted != 0 && wanted != data.checksum())
         throw std::invalid_argument("[train] expected the tokens that the run in " + directory +
                                     " began with; found others (their checksums differ)");
-      Trainer trainer(std::move(found.model.model), std::move(found.model.tokenizer), data, found.run.config);
-      for (const Named& named : named_moments(trainer.impl_->model, trainer.impl_->optimizer))
+      Trainer trainer = begun(std::move(found.model), std::move(found.adapters), data, found.run.config);
+      for (const Impl::Named& named : trainer.impl_->named_moments())
         found.optimizer.read(named.name, named.tensor->view());
+      for (const char* name : kModelFiles)
+        if (trainer.impl_->lora) trainer.impl_->base_files[base_name(name)] = found.files.at(base_name(name));
       trainer.impl_->state = std::move(found.run.state);
       trainer.impl_->saved_step = step;
       publish_if_possible(checkpoint_path(directory, step), directory);

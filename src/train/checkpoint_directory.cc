@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 #include <optional>
+#include <span>
 
 #include "core/parallel.h"
 #include "formats/model_directory.h"
@@ -53,6 +54,10 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 }
 
 }  // namespace
+
+std::string base_path(const std::string& directory) { return directory + "/base"; }
+
+std::string base_name(const std::string& file) { return "../../base/" + file; }
 
 std::string checkpoint_path(const std::string& directory, std::int64_t step) {
   std::string digits = std::to_string(step);
@@ -136,7 +141,10 @@ void verify_checkpoint_files(const std::string& checkpoint, const CheckpointList
 
 void publish_checkpoint(const std::string& checkpoint, const std::string& to) {
   make_directories(to);
-  for (const char* name : kModelFiles) link_file(checkpoint + "/" + name, to + "/" + name);
+  const bool adapters = fs::exists(checkpoint + "/" + kAdapterFiles[0]);
+  const std::span<const char* const> names =
+      adapters ? std::span<const char* const>(kAdapterFiles) : std::span<const char* const>(kModelFiles);
+  for (const char* name : names) link_file(checkpoint + "/" + name, to + "/" + name);
   sync_directory(to);
 }
 

@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 namespace qkv {
 
+// The model that a run's adapters belong to, and the name of its file in a checkpoint's list.
+std::string base_path(const std::string& directory);
+std::string base_name(const std::string& file);
 std::string checkpoint_path(const std::string& directory, std::int64_t step);
 // The steps of the checkpoints in a run's directory, the newest first; none where there is no such directory.
 std::vector<std::int64_t> checkpoint_steps(const std::string& directory);
@@ -32,7 +34,8 @@ CheckpointList read_checkpoint_list(const std::string& checkpoint);
 // Every file has the size and the checksum of the list, or qkv::FileError names the one that has not.
 void verify_checkpoint_files(const std::string& checkpoint, const CheckpointList& list);
 
-// Makes the model files of a checkpoint those of `to`, a directory to pass on: under a second name, not as a copy.
+// Makes the model files of a checkpoint, or its adapters, those of `to`, a directory to pass on: under a second name,
+// not as a copy.
 void publish_checkpoint(const std::string& checkpoint, const std::string& to);
 // Removes the oldest of the checkpoints up to `step` until `keep` of them are left, and all between `former` (-1: none)
 // and `step`: the run that went from one to the other has refused them.

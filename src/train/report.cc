@@ -15,6 +15,7 @@
 #include "qkv/error.h"
 #include "qkv/kernels.h"
 #include "qkv/threads.h"
+#include "train/checkpoint_directory.h"
 #include "train/run_log.h"
 #include "train/run_notes.h"
 #include "train/run_state.h"
@@ -61,7 +62,10 @@ RunFacts json_facts(const std::string& title, const nlohmann::ordered_json& obje
 }
 
 RunFacts model_facts(const std::string& directory, const ModelConfig& config) {
-  const std::string path = directory + "/config.json";
+  std::string path = directory + "/config.json";
+  if (const std::string base = base_path(directory) + "/config.json";  // a run of adapters
+      !std::filesystem::exists(path) && std::filesystem::exists(base))
+    path = base;
   load_json(path, std::size_t{1} << 20);  // refuses what is no such file; in its own order it reads better
   std::string text;
   RunFacts facts{"Model", {{"parameters", grouped(parameter_count(config))}}};

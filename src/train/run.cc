@@ -129,6 +129,8 @@ class Run {
     try {
       if (saved_step_ == step)
         publish_checkpoint(checkpoint_path(options_.directory, saved_step_), best);
+      else if (trainer_.adapters())
+        save_lora(best, trainer_.model().config(), *trainer_.adapters());
       else
         save_model(best, trainer_.model(), trainer_.tokenizer());
     } catch (const FileError& error) {

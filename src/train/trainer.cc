@@ -57,6 +57,13 @@ Trainer::Trainer(Model model, Tokenizer tokenizer, TokenDataset data, const Trai
   impl_ = std::make_unique<Impl>(std::move(model), std::move(tokenizer), std::move(data), config);
 }
 
+Trainer::Trainer(Model model, Tokenizer tokenizer, TokenDataset data, const TrainConfig& config,
+                 LoraAdapters adapters) {
+  validate(config);
+  check_data(model, tokenizer, data, config.window);
+  impl_ = std::make_unique<Impl>(std::move(model), std::move(tokenizer), std::move(data), config, std::move(adapters));
+}
+
 Trainer::Trainer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;
@@ -65,6 +72,13 @@ Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 void Trainer::Impl::use_config() {
   if (model.dtype() == DType::f32) model.set_operands(config.operands);
   model.set_recompute(config.recompute);
+}
+
+void Trainer::Impl::update(const std::vector<Tensor>& gradients, double learning_rate, double gradient_scale) {
+  ++state.updates;
+  if (!lora) return optimizer.update(model, gradients, config, learning_rate, gradient_scale, state.updates);
+  optimizer.update(lora->values(), gradients, config, learning_rate, gradient_scale, state.updates);
+  lora->merge(model);
 }
 
 StepReport Trainer::Impl::step(std::span<const Batch> micro_batches) {
@@ -83,16 +97,14 @@ StepReport Trainer::Impl::step(std::span<const Batch> micro_batches) {
     use_config();
     model.set_dropout({config.dropout, config.seed, static_cast<std::uint64_t>(report.step)});
     for (const Batch& batch : micro_batches) sum += model.loss_and_gradients(batch, scale, gradient_sum).sum;
-    const std::vector<Tensor>& gradients = gradient_sum.finish();
     const auto optimiser_start = std::chrono::steady_clock::now();
+    const std::vector<Tensor>& gradients = this->gradients();
     report.loss = sum * scale;
     report.grad_norm = global_norm(gradients);
     report.skipped = !std::isfinite(report.loss) || !std::isfinite(report.grad_norm);
     if (!report.skipped) {
       const bool clip = config.grad_clip > 0 && report.grad_norm > config.grad_clip;
-      optimizer.update(model, gradients, config, report.learning_rate, clip ? config.grad_clip / report.grad_norm : 1.0,
-                       state.updates + 1);
-      ++state.updates;
+      update(gradients, report.learning_rate, clip ? config.grad_clip / report.grad_norm : 1.0);
     }
     report.optimiser_seconds = seconds_since(optimiser_start);
   }
@@ -208,6 +220,7 @@ void Trainer::set_config(const TrainConfig& config) {
   impl_->config = config;
 }
 Model& Trainer::model() noexcept { return impl_->model; }
+const LoraAdapters* Trainer::adapters() const noexcept { return impl_->lora ? &impl_->lora->adapters() : nullptr; }
 const Tokenizer& Trainer::tokenizer() const noexcept { return impl_->tokenizer; }
 const TokenDataset& Trainer::data() const noexcept { return impl_->data; }
 const AdamW& Trainer::optimizer() const noexcept { return impl_->optimizer; }

@@ -4,9 +4,13 @@
 
 #include <future>
 #include <limits>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "qkv/train.h"
+#include "train/checkpoint_directory.h"
+#include "train/lora_training.h"
 
 namespace qkv {
 
@@ -31,16 +35,39 @@ struct Trainer::Impl {
         config(c),
         optimizer(model),
         gradient_sum(model) {}
+  Impl(Model m, Tokenizer t, TokenDataset d, const TrainConfig& c, LoraAdapters adapters)
+      : model(std::move(m)),
+        tokenizer(std::move(t)),
+        data(std::move(d)),
+        config(c),
+        lora(LoraTraining(model, std::move(adapters))),
+        optimizer(lora->values()),
+        gradient_sum(model, lora->wanted(model)) {}
 
   Trainer snapshot() const;  // of what is saved: weights, moments, state
   void use_config();         // tells the model how to compute
   std::int64_t window() const { return config.window > 0 ? config.window : model.config().ctx_len; }
   StepReport step(std::span<const Batch> micro_batches);
+  const std::vector<Tensor>& gradients() { return lora ? lora->project(gradient_sum.finish()) : gradient_sum.finish(); }
+  void update(const std::vector<Tensor>& gradients, double learning_rate, double gradient_scale);
+  void check_finite() const;  // what is saved; throws std::runtime_error
+  // The moments under their names in a checkpoint's file.
+  struct Named {
+    std::string name;
+    Tensor* tensor;
+  };
+  std::vector<Named> named_moments();
+  FileFacts save_moments(const std::string& checkpoint);
+  // lora_checkpoint.cc: the adapters go to the checkpoint, and the model they belong to beside the checkpoints, once.
+  std::map<std::string, FileFacts> save_adapters(const std::string& directory, const std::string& checkpoint);
+  void save_base(const std::string& directory);
 
   Model model;
   Tokenizer tokenizer;
   TokenDataset data;
   TrainConfig config;
+  std::optional<LoraTraining> lora;
+  std::map<std::string, FileFacts> base_files;  // of the model that adapters belong to, as the run's directory has it
   AdamW optimizer;
   RunState state;
   std::int64_t saved_step = -1;      // of the checkpoint that was last written or read; -1: none

@@ -10,6 +10,7 @@
 
 #include "process.h"
 #include "qkv/andrea.h"
+#include "qkv/lora.h"
 #include "qkv/model_file.h"
 
 namespace {
@@ -169,6 +170,50 @@ TEST_F(TrainInit, TakesTheLayoutOfACheckpointAsOptions) {
   const qkv::ModelConfig config = qkv::load_model(path("own")).model.config();
   expect_refused(with({"--init-order", "wte,wpe"}), 2, "--init-preset or --init-config");
   expect_refused(with({"--init-config", path("own/config.json")}), 1, "parameters");
+}
+
+TEST_F(TrainInit, AdaptersAreTrainedAndJoined) {
+  for (const std::string name : {"hf_llama", "gpt2_q4.gguf", "andrea/a.bin"}) {
+    SCOPED_TRACE(name);
+    const std::string out = path("lora_" + fs::path(name).filename().string()), joined = out + "_joined";
+    const std::vector<std::string> base{"--init", path(name), "--data", path("text.txt"),
+                                        "--out",  out,        "--lora", "2,3"};
+    const Finished done = train(base);
+    ASSERT_EQ(done.status, 0) << done.err;
+    EXPECT_THAT(done.out, HasSubstr("adapters: rank 2, alpha 3, "));
+    EXPECT_THAT(done.out, HasSubstr("qkv convert " + out + "/base MODEL --lora " + out));
+    EXPECT_TRUE(same(qkv::load_model(path(name)).model, qkv::load_model(out + "/base").model));
+    ASSERT_EQ(run_qkv({"convert", path(name), joined, "--lora", out}).status, 0);
+    qkv::LoadedModel wanted = qkv::load_model(path(name));
+    qkv::add_lora(wanted.model, qkv::load_lora(out, wanted.model.config()));
+    EXPECT_TRUE(same(wanted.model, qkv::load_model(joined).model));
+    EXPECT_FALSE(same(qkv::load_model(path(name)).model, wanted.model));
+    const auto text = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), {"generate", "-p", "the", "-n", "8", "--temp", "0", "-m"});
+      return run_qkv(more).out;
+    };
+    EXPECT_EQ(text({out + "/base", "--lora", out}), text({joined}));
+    EXPECT_EQ(train({"--resume", "--out", out, "--steps", "3", "--lora", "2,3"}).status, 0);
+    EXPECT_EQ(train({"--resume", "--out", out, "--steps", "4", "--lora", "4"}).status, 2);
+  }
+}
+
+TEST_F(TrainInit, AdaptersThatCannotBeAreRefused) {
+  const std::vector<std::string> base{"--data", path("text.txt"), "--out", path("x")};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = base;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return train(arguments);
+  };
+  const std::string own = path("own"), gpt2 = path("hf_gpt2");
+  expect_refused(with({"--lora", "2"}), 2, "give it with --init");
+  expect_refused(with({"--init", own, "--lora", "0"}), 2, "found '0'");
+  expect_refused(with({"--init", own, "--lora", "2,x"}), 2, "found '2,x'");
+  expect_refused(with({"--init", own, "--lora", "65"}), 2, "rank expected at most the smaller side");
+  expect_refused(with({"--init", own, "--lora-targets", "wq"}), 2, "needs --lora");
+  expect_refused(with({"--init", own, "--lora", "2", "--lora-targets", "wq,head"}), 2, "found 'head'");
+  expect_refused(with({"--init", gpt2, "--lora", "2", "--lora-targets", "wq"}), 2, "all or none of wq, wk, wv");
+  EXPECT_EQ(run_qkv({"convert", own, path("y"), "--lora", gpt2}).status, 1);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "qkv/andrea.h"
 #include "qkv/array_file.h"
 #include "qkv/error.h"
+#include "qkv/lora.h"
 #include "qkv/model_file.h"
 #include "text/tokenizer_data.h"
 
@@ -131,14 +132,28 @@ void read_harris(std::string_view bytes) {
   if (zero < bytes.size()) read_andrea_json(folder().write("other.json", bytes.substr(zero + 1)));
 }
 
+ModelConfig adapted_model() {
+  ModelConfig config;
+  config.n_layer = config.n_head = 1;
+  config.d_model = config.d_ff = config.ctx_len = 2;
+  return config;
+}
+
+// adapter_config.json, a zero byte, adapter_model.safetensors.
+void read_adapter(std::string_view bytes) {
+  const std::size_t zero = std::min(bytes.find('\0'), bytes.size());
+  std::filesystem::create_directories(folder().path("lora"));
+  folder().write("lora/adapter_config.json", bytes.substr(0, zero));
+  folder().write("lora/adapter_model.safetensors", bytes.substr(std::min(zero + 1, bytes.size())));
+  const LoraAdapters adapters = load_lora(folder().path("lora"), adapted_model());
+  for (const Tensor& value : adapters.values) seen = sum_of(value.raw(), value.bytes());
+}
+
 const std::map<std::string_view, void (*)(std::string_view)>& readers() {
-  static const std::map<std::string_view, void (*)(std::string_view)> all = {{"safetensors", read_safetensors},
-                                                                             {"index", read_index},
-                                                                             {"config", read_config},
-                                                                             {"tokenizer", read_tokenizer},
-                                                                             {"npy", read_npy},
-                                                                             {"andrea", read_andrea},
-                                                                             {"harris", read_harris}};
+  static const std::map<std::string_view, void (*)(std::string_view)> all = {
+      {"safetensors", read_safetensors}, {"index", read_index},    {"config", read_config},
+      {"tokenizer", read_tokenizer},     {"npy", read_npy},        {"andrea", read_andrea},
+      {"harris", read_harris},           {"adapter", read_adapter}};
   return all;
 }
 
@@ -225,6 +240,16 @@ std::vector<std::string> reader_seeds(std::string_view reader) {
     std::string fortran = seeds[0];
     fortran.replace(fortran.find("False"), 5, "True ");
     seeds.push_back(fortran);
+    return seeds;
+  }
+  if (reader == "adapter") {
+    std::vector<std::string> seeds;
+    for (const std::vector<std::string>& targets :
+         {std::vector<std::string>{"wq", "w_down"}, {"wq", "wk", "wv", "wo"}}) {
+      save_lora(folder().path("lora"), adapted_model(), make_lora(adapted_model(), {.rank = 1, .targets = targets}));
+      seeds.push_back(read_all(folder().path("lora/adapter_config.json")) + '\0' +
+                      read_all(folder().path("lora/adapter_model.safetensors")));
+    }
     return seeds;
   }
   if (reader == "andrea") return {read_all(folder().path("c.bin"))};

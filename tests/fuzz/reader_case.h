@@ -8,7 +8,7 @@
 
 namespace qkv::test {
 
-// safetensors, index, config, tokenizer, npy, andrea, harris
+// safetensors, index, config, tokenizer, npy, andrea, harris, adapter
 std::vector<std::string> reader_names();
 
 // Reads the bytes as that reader's file, and all that can be read from it. Returns whether they were accepted. What is

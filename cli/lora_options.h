@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adapters on the command line: --lora of qkv train, and --lora DIR of the commands that read a model.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "qkv/lora.h"
+
+namespace qkv::cli {
+
+struct LoraSettings {
+  std::string shape;                 // "RANK" or "RANK,ALPHA"; empty: all parameters are trained
+  std::vector<std::string> targets;  // empty: those of LoraOptions
+};
+void add_lora_training_options(CLI::App& command, LoraSettings& settings, const std::string& group);
+
+// Nothing without --lora; ALPHA is 2 * RANK where it is not given. Throws UsageError.
+std::optional<LoraOptions> lora_options(const LoraSettings& settings);
+
+// "rank 8, alpha 16, 460800 parameters in 120 pairs".
+std::string describe_lora(const LoraAdapters& adapters);
+
+// --lora DIR: adapters to add to the model of a command.
+void add_lora_option(CLI::App& command, std::string& directory);
+// Adds the adapters in `directory` to the model, unless it is empty.
+void add_adapters(Model& model, const std::string& directory);
+
+}  // namespace qkv::cli
