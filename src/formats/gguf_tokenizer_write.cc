@@ -70,6 +70,7 @@ void write_id(GgufWriter& file, const std::string& name, std::int32_t id) {
 }  // namespace
 
 void write_gguf_tokenizer(GgufWriter& file, const TokenizerData& data, std::int64_t vocab_size) {
+  if (data.characters) refuse("GGUF has no name for byte pairs of characters (sentencepiece's, from a tokenizer.json)");
   const Vocabulary v = vocabulary_of(data, vocab_size);
   const bool scored = !data.scores.empty();
   file.string("tokenizer.ggml.model", scored ? "llama" : "gpt2");

@@ -7,9 +7,11 @@
 
 #include "formats/in_quotes.h"
 #include "formats/strict_json.h"
+#include "formats/tokenizer_characters.h"
 #include "formats/tokenizer_json.h"
 #include "qkv/error.h"
 #include "text/byte_level.h"
+#include "text/scored_encoder.h"
 #include "text/splitter.h"
 #include "text/tokenizer_impl.h"
 
@@ -165,8 +167,10 @@ void read_added_tokens(const JsonPlace& file, Vocabulary& vocabulary, TokenizerD
     token.rstrip = place.boolean_or("rstrip", false);
     token.normalized = place.boolean_or("normalized", false);
     if (token.content.empty()) place.at("content").fail("is empty");
+    if (data.characters && token.normalized)
+      place.at("normalized").fail("is supported only where ByteLevel is the pre-tokenizer");
     const auto [known, is_new] = vocabulary.emplace(token.content, token.id);
-    token.in_model = !is_new && from_byte_level(token.content) == token.content;
+    token.in_model = !is_new && !data.characters && from_byte_level(token.content) == token.content;
     if (known->second != token.id)
       place.fail(in_quotes(token.content) + " has the ids " + std::to_string(known->second) + " and " +
                  std::to_string(token.id));
@@ -203,8 +207,21 @@ void fill_tokens(const JsonPlace& model, const Vocabulary& vocabulary, Tokenizer
     spellings[static_cast<std::size_t>(id)] = &spelling;
   }
   for (const std::string* spelling : spellings)
-    data.tokens.push_back(spelling ? from_byte_level(*spelling).value_or(*spelling) : "");
+    data.tokens.push_back(!spelling         ? ""
+                          : data.characters ? with_spaces(*spelling)
+                                            : from_byte_level(*spelling).value_or(*spelling));
   for (const AddedToken& token : data.added) data.tokens[static_cast<std::size_t>(token.id)] = token.content;
+}
+
+// "<0x00>" to "<0xFF>", which stand for bytes where characters have no token.
+void read_byte_tokens(const JsonPlace& model, const Vocabulary& vocabulary, TokenizerData& data) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string spelling = byte_token(static_cast<unsigned char>(byte));
+    const auto found = vocabulary.find(spelling);
+    if (found == vocabulary.end()) model.at("vocab").fail("has byte_fallback but no token " + in_quotes(spelling));
+    data.byte_ids.push_back(found->second);
+    data.tokens[static_cast<std::size_t>(found->second)] = std::string(1, static_cast<char>(byte));
+  }
 }
 
 // What becomes of a byte that has no token.
@@ -285,17 +302,23 @@ TokenizerData read_tokenizer(const std::string& path, const nlohmann::json& json
   if (type == "Harris" || type == "Scored") {
     read_own_model(file, model, type == "Scored", data);
   } else {
-    if (file.has("normalizer")) read_normalizer(file.at("normalizer"), data);
-    if (!read_pre_tokenizer(file.at("pre_tokenizer"), data)) file.at("pre_tokenizer").fail("must end with ByteLevel");
-    if (!file.has("decoder")) file.fail("has no decoder; expected ByteLevel");
-    require_byte_level_decoder(file.at("decoder"));
     check_model(model);
+    if (is_of_characters(file)) {
+      read_character_stages(file, data);
+    } else {
+      if (file.has("normalizer")) read_normalizer(file.at("normalizer"), data);
+      if (!read_pre_tokenizer(file.at("pre_tokenizer"), data))
+        file.at("pre_tokenizer").fail("must end with ByteLevel, or be Metaspace or null beside byte_fallback");
+      if (!file.has("decoder")) file.fail("has no decoder; expected ByteLevel");
+      require_byte_level_decoder(file.at("decoder"));
+    }
     data.ignore_merges = model.boolean_or("ignore_merges", false);
     Vocabulary vocabulary = read_vocabulary(model);
     read_added_tokens(file, vocabulary, data);
     fill_tokens(model, vocabulary, data);
     read_unknown(model, vocabulary, data);
     read_merges(model, vocabulary, data);
+    if (data.characters) read_byte_tokens(model, vocabulary, data);
   }
   if (file.has("post_processor")) read_post_processor(file.at("post_processor"), data);
   return data;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "formats/tokenizer_characters.h"
 #include "formats/tokenizer_json.h"
 #include "os/atomic_file.h"
 #include "text/byte_level.h"
@@ -60,9 +61,14 @@ Json byte_pairs(const TokenizerData& data) {
   while (size > 0 && added.contains(static_cast<std::int32_t>(size - 1)) &&
          !added.at(static_cast<std::int32_t>(size - 1)))
     --size;
+  std::map<std::int32_t, unsigned char> bytes;  // of models of characters: id -> the byte it stands for
+  for (std::size_t byte = 0; data.characters && byte < data.byte_ids.size(); ++byte)
+    bytes.emplace(data.byte_ids[byte], static_cast<unsigned char>(byte));
   const auto spelling = [&](std::int32_t id) {
     const std::string& token = data.tokens[static_cast<std::size_t>(id)];
-    return added.contains(id) ? token : to_byte_level(token);
+    if (const auto byte = bytes.find(id); byte != bytes.end()) return byte_token(byte->second);
+    if (added.contains(id)) return token;
+    return data.characters ? with_space_marks(token) : to_byte_level(token);
   };
   Json vocabulary = Json::object(), merges = Json::array();
   // Set at the end of the list, not looked up first: an ordered object finds keys one by one.
@@ -76,7 +82,7 @@ Json byte_pairs(const TokenizerData& data) {
           {"continuing_subword_prefix", nullptr},
           {"end_of_word_suffix", nullptr},
           {"fuse_unk", data.fuse_unknown},
-          {"byte_fallback", false},
+          {"byte_fallback", data.characters},
           {"ignore_merges", data.ignore_merges},
           {"vocab", std::move(vocabulary)},
           {"merges", std::move(merges)}};
@@ -125,10 +131,14 @@ std::string tokenizer_json_text(const TokenizerData& data) {
                      {"truncation", nullptr},
                      {"padding", nullptr},
                      {"added_tokens", added_tokens(data)},
-                     {"normalizer", normalizer(data)},
-                     {"pre_tokenizer", own ? Json(nullptr) : pre_tokenizer(data)},
+                     {"normalizer", data.characters ? character_normalizer(data) : normalizer(data)},
+                     {"pre_tokenizer", own               ? Json(nullptr)
+                                       : data.characters ? character_pre_tokenizer(data)
+                                                         : pre_tokenizer(data)},
                      {"post_processor", post_processor(data)},
-                     {"decoder", own ? Json(nullptr) : byte_level(true, true)},
+                     {"decoder", own               ? Json(nullptr)
+                                 : data.characters ? character_decoder(data)
+                                                   : byte_level(true, true)},
                      {"model", model(data)}};
   return file.dump(2) + "\n";
 }

@@ -7,6 +7,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "text/utf8.h"
+
 namespace qkv {
 namespace {
 
@@ -39,16 +41,25 @@ BpeEncoder::BpeEncoder(const TokenizerData& data) {
   byte_ids_.fill(-1);
   unknown_ = data.unknown_token;
   fuse_unknown_ = data.fuse_unknown;
+  if (data.characters) {
+    if (data.byte_ids.size() != byte_ids_.size())
+      fail("a token for each of the 256 bytes", std::to_string(data.byte_ids.size()));
+    std::copy(data.byte_ids.begin(), data.byte_ids.end(), byte_ids_.begin());
+    controls.insert(data.byte_ids.begin(), data.byte_ids.end());
+  }
   for (std::size_t id = 0; id < data.tokens.size(); ++id) {
     if (controls.contains(static_cast<std::int32_t>(id))) continue;
     const std::string& token = data.tokens[id];
-    if (token.size() == 1) byte_ids_[static_cast<unsigned char>(token[0])] = static_cast<std::int32_t>(id);
+    if (data.characters && !token.empty() && utf8_step(token).length == token.size())
+      characters_.emplace(token, static_cast<std::int32_t>(id));
+    if (token.size() == 1 && !data.characters)
+      byte_ids_[static_cast<unsigned char>(token[0])] = static_cast<std::int32_t>(id);
     if (data.ignore_merges) whole_.emplace(token, static_cast<std::int32_t>(id));
   }
   for (std::size_t byte = 0; byte < 256; ++byte)
     if (byte_ids_[byte] < 0 && unknown_ < 0 && !data.drop_unknown_bytes)
       fail("a token for each of the 256 bytes", "none for byte " + std::to_string(byte));
-  complete_ = *std::min_element(byte_ids_.begin(), byte_ids_.end()) >= 0;
+  complete_ = !data.characters && *std::min_element(byte_ids_.begin(), byte_ids_.end()) >= 0;
   const auto size = static_cast<std::int32_t>(data.tokens.size());
   slots_.assign(std::bit_ceil(2 * data.merges.size() + 2), Slot{0, {kNoRank, -1}});
   for (std::size_t rank = 0; rank < data.merges.size(); ++rank) {
@@ -81,7 +92,7 @@ void BpeEncoder::encode(std::string_view piece, std::vector<std::int32_t>& ids) 
     return encode_short(std::span(symbols).first(piece.size()), ids);
   }
   if (piece.size() > std::size_t{1} << 30) fail("pieces of at most 1 GiB", std::to_string(piece.size()) + " bytes");
-  const std::vector<std::int32_t> symbols = known_symbols(piece);
+  const std::vector<std::int32_t> symbols = characters_.empty() ? known_symbols(piece) : character_symbols(piece);
   symbols.size() <= kShort ? encode_short(symbols, ids) : encode_long(symbols, ids);
 }
 
@@ -96,6 +107,20 @@ std::vector<std::int32_t> BpeEncoder::known_symbols(std::string_view piece) cons
     else if (unknown_ >= 0 && !(fuse_unknown_ && was_unknown))
       symbols.push_back(unknown_);
     was_unknown = !known;
+  }
+  return symbols;
+}
+
+std::vector<std::int32_t> BpeEncoder::character_symbols(std::string_view piece) const {
+  std::vector<std::int32_t> symbols;
+  for (std::size_t at = 0; at < piece.size();) {
+    const std::string_view character = piece.substr(at, utf8_step(piece.substr(at)).length);
+    const auto found = characters_.find(character);
+    if (found != characters_.end())
+      symbols.push_back(found->second);
+    else
+      for (const char byte : character) symbols.push_back(byte_id(byte));
+    at += character.size();
   }
   return symbols;
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <span>
+#include <utility>
 
 #include "text/normalise.h"
 #include "text/piece_cache.h"
@@ -18,6 +20,24 @@ void Tokenizer::Impl::encode_scored(std::string_view text, const AddedTokens& ad
       scored->encode(data.add_prefix_space && start ? ' ' + spaced : spaced, ids);
     }
     start = token != nullptr;
+  });
+}
+
+// A space is put where the data say, and U+2581 is one.
+void Tokenizer::Impl::encode_characters(std::string_view text, const AddedTokens& added, bool start,
+                                        std::vector<std::int32_t>& ids) const {
+  bool first = true;
+  added.split(text, [&](std::string_view part, const AddedToken* token) {
+    const bool begins = std::exchange(first, false) ? start : data.space_prefix != SpacePrefix::first_unless_there;
+    if (token) return ids.push_back(token->id);
+    std::string spaced = with_spaces(part);
+    const bool has_one = data.space_prefix != SpacePrefix::each_part && spaced.starts_with(' ');
+    if (data.add_prefix_space && begins && !has_one) spaced.insert(0, 1, ' ');
+    for (std::size_t at = 0; at < spaced.size();) {
+      const std::size_t end = data.split_spaces ? std::min(spaced.find(' ', at + 1), spaced.size()) : spaced.size();
+      encoder->encode(std::string_view(spaced).substr(at, end - at), ids);
+      at = end;
+    }
   });
 }
 
@@ -63,6 +83,7 @@ void TextEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids, 
   const Tokenizer::Impl& impl = *state_->impl;
   const AddedTokens& added = special == SpecialTokens::as_ids ? impl.all_added : impl.plain_added;
   if (impl.scored) return impl.encode_scored(text, added, !continues, ids);
+  if (impl.data.characters) return impl.encode_characters(text, added, !continues, ids);
   AddedTokens::Normalise normalised;
   if (!impl.data.normalisers.empty())
     normalised = [&impl](std::string_view part) { return normalise(part, impl.data.normalisers); };

@@ -99,7 +99,7 @@ std::string Tokenizer::decode(const std::vector<std::int32_t>& ids) const {
   std::string text;
   for (const std::int32_t id : ids) text += decode(id);
   // The space that encode() put there; the first token may be a control token.
-  const bool prefixed = impl_->scored && impl_->data.add_prefix_space;
+  const bool prefixed = (impl_->scored || impl_->data.characters) && impl_->data.add_prefix_space;
   if (prefixed && text.starts_with(' ')) text.erase(0, 1);
   return text;
 }

@@ -29,6 +29,10 @@ struct Merge {
 
 enum class Normaliser : std::uint8_t { nfc, nfd, nfkc, nfkd };  // Unicode's normalization forms
 
+// Where TokenizerData::add_prefix_space puts a space, of a text cut at its added tokens: before each part, before each
+// that does not begin with one, or before the first alone if it does not.
+enum class SpacePrefix : std::uint8_t { each_part, unless_there, first_unless_there };
+
 struct TokenizerData {
   std::vector<std::string> tokens;      // [size] the bytes of each id
   std::vector<Merge> merges;            // the most urgent first
@@ -47,6 +51,13 @@ struct TokenizerData {
 
   // Longest match first among all tokens that are no added ones, instead of pairs (src/text/harris_encoder.h).
   bool longest_match = false;
+
+  // Pairs begin as characters and not as bytes, as sentencepiece's BPE models stand in tokenizer.json: U+2581 is a
+  // space, byte_ids stand for the bytes of a character without a token, and merges go across the whole text, or
+  // (split_spaces) within what begins at each space.
+  bool characters = false;
+  bool split_spaces = false;
+  SpacePrefix space_prefix = SpacePrefix::each_part;
 
   // Not empty: pieces are joined by score and not by merges, as sentencepiece does, and add_prefix_space puts one
   // before every text and after every special token. U+2581 is a space there.

@@ -19,6 +19,9 @@ struct Tokenizer::Impl {
   // start: the text begins here, rather than going on.
   void encode_scored(std::string_view text, const AddedTokens& added, bool start, std::vector<std::int32_t>& ids) const;
 
+  void encode_characters(std::string_view text, const AddedTokens& added, bool start,
+                         std::vector<std::int32_t>& ids) const;
+
   TokenizerData data;
   std::optional<BpeEncoder> encoder;  // one of the three
   std::optional<ScoredEncoder> scored;
