@@ -140,7 +140,7 @@
   theme('auto');
   open('model');
   qkv.load(() => {}).then(() => {
-    const [previous] = qkv.behaviours.scores, best = previous.indexOf(Math.max(...previous));
+    const [previous] = qkv.behaviours[state.rankOn], best = previous.indexOf(Math.max(...previous));
     state.loaded = true;
     qkv.change({layer: Math.floor(best / H), head: best % H, began: true, size: innerWidth});
     document.documentElement.dataset.ready = 'yes';

@@ -9,6 +9,7 @@
   const state = {
     view: null, kind: 'head', layer: 0, head: 0, query: Math.min(24, n - 1), key: null, hover: null, ownScale: true,
     log: false, hideFirst: false, sorted: false, heads: new Set([0]), matches: [], firsts: [], theme: 'auto', loaded: false,
+    rankOn: qkv.behaviours.random ? 'random' : 'text',
   };
   const views = {};
   let changed = new Set(), waiting = false;

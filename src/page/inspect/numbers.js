@@ -185,10 +185,10 @@ const qkv = globalThis.qkv = {};  // for a console as well
     {name: 'Duplicate token', tag: 'duplicate', tells: 'reads the same token earlier on'},
     {name: 'First token', tag: 'first', tells: 'rests on the first token, often where there is nothing to look for'},
   ];
-  // [kinds][L * H]: as measured on random tokens read twice if the file holds that, else mean weights on this text.
+  // [kinds][L * H] mean weights: on random tokens read twice (if the file holds that), and on this text.
   const order = [0, 3, 2, 1];  // where the file has each kind
-  const behaviours = {measured: data.headScores.length > 0,
-    scores: order.map((kind) => (data.headScores.length ? data.headScores : data.textScores)[kind])};
+  const ranked = (scores) => scores.length ? order.map((kind) => scores[kind]) : null;
+  const behaviours = {random: ranked(data.headScores), text: ranked(data.textScores)};
 
   Object.assign(qkv, {data, n, L, H, labels, word, start, weights, weightError, scores, vectors, vectorBits, load, kinds,
     behaviours, hasRollout: Boolean(packed.rollout)});
@@ -201,7 +201,7 @@ const qkv = globalThis.qkv = {};  // for a console as well
     const size = Math.abs(value), exact = error > 0 ? Math.floor(-Math.log10(error)) : 9;
     const wanted = size >= 1 ? 3 : size >= 0.001 ? 4 : size > 0 ? 3 - Math.floor(Math.log10(size)) : 4;
     const digits = Math.max(0, Math.min(wanted, exact));
-    const text = size > 0 && digits > 6 ? value.toExponential(1) : value.toFixed(digits);
+    const text = size < 0.001 && digits > 4 ? value.toExponential(1) : value.toFixed(digits);
     return +text === 0 ? '0' : text.replace('-', '−');
   };
   // The error beside a number, with its size alone.

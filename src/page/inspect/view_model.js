@@ -4,9 +4,9 @@
 // All heads as small maps, layers downwards, and beside them the heads that behave in ways that have a name.
 (() => {
   const {n, L, H, state, views, find, kinds, figures, start} = qkv;
-  const found = qkv.behaviours, plot = find('model-plot'), [base, over] = plot.querySelectorAll('canvas');
+  const plot = find('model-plot'), [base, over] = plot.querySelectorAll('canvas');
   const gap = 6, left = 58, above = 22;
-  let maps = [], pending = [], cell = 0, width = 0, ranked = false, slicing = false;
+  let maps = [], pending = [], cell = 0, width = 0, slicing = false;
 
   // A head's weights as a picture of at most `size` pixels a side, each pixel the largest weight below it.
   function picture(weights, tone, size) {
@@ -86,17 +86,24 @@
     if (state.over) ring(state.over, {stroke: colours.accent, width: 2});
     const [l, h] = state.over || [state.layer, state.head], bold = document.createElement('b');
     bold.textContent = `layer ${l} head ${h}`;
-    const tells = kinds.map((kind, k) => `${kind.name.toLowerCase()} ${figures(found.scores[k][l * H + h], 0.0005)}`);
+    const tells = kinds.map((kind, k) => `${kind.name.toLowerCase()} ${figures(scoresNow()[k][l * H + h], 0.001)}`);
     find('model-says').replaceChildren(bold, ' · ' + tells.join(' · '));
   }
 
+  const scoresNow = () => qkv.behaviours[state.rankOn];
+  for (const button of document.querySelectorAll('[data-rank-on]')) {
+    button.hidden = !qkv.behaviours.random;
+    button.addEventListener('click', () => qkv.change({rankOn: button.dataset.rankOn}));
+  }
   function rank() {
-    ranked = true;
-    find('ranking-says').textContent = found.measured ?
-      'Mean weight, 0 to 1, measured on random tokens that are read twice. A row chooses the head, a second click opens it.' :
-      'Mean weight on this text, 0 to 1. A row chooses the head, a second click opens it.';
+    const found = scoresNow();
+    for (const button of document.querySelectorAll('[data-rank-on]')) {
+      button.setAttribute('aria-pressed', String(button.dataset.rankOn === state.rankOn));
+    }
+    find('ranking-says').textContent = (state.rankOn === 'random' ? 'Mean weight, 0 to 1, on random tokens that are read twice.' :
+      'Mean weight, 0 to 1, over this text.') + ' A row chooses the head, a second click opens it.';
     const rows = kinds.map((kind, k) => {
-      const scores = found.scores[k], order = scores.map((_, at) => at).sort((a, b) => scores[b] - scores[a] || a - b);
+      const scores = found[k], order = scores.map((_, at) => at).sort((a, b) => scores[b] - scores[a] || a - b);
       const title = document.createElement('h3'), tells = document.createElement('p'), part = document.createElement('div');
       title.textContent = kind.name;
       tells.className = 'small';
@@ -150,7 +157,7 @@
 
   views.model = {
     update(now) {
-      if (!ranked) rank();
+      if (now.has('rankOn') || now.has('began')) rank();
       const fresh = now.has('theme') || now.has('log') || now.has('hideFirst') || now.has('ownScale') || now.has('size');
       if (fresh || now.has('view')) {
         const before = cell;
@@ -188,7 +195,7 @@
             if (w > 0) entropy -= w * Math.log(w);
           }
         }
-        rows.push([Math.floor(at / H), at % H, ...found.scores.map((scores) => scores[at].toFixed(4)), (entropy / n).toFixed(4)]);
+        rows.push([Math.floor(at / H), at % H, ...scoresNow().map((scores) => scores[at].toFixed(4)), (entropy / n).toFixed(4)]);
       }
       return rows;
     },
