@@ -206,14 +206,14 @@ def test_what_does_not_fit_is_found_before_a_call_is_cut():
 def test_ctrl_c_ends_a_long_call():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     x = np.broadcast_to(drawn(1, 2, 256, 64), (20000, 2, 256, 64))
-    before = _set_long_work(0.0)
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
     out = np.full((20000, 2, 256, 1), np.nan, "f4")
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    before = _set_long_work(0.0)
     try:
         with pytest.raises(KeyboardInterrupt):
+            timer.start()
             qkv.attention(x, x, x[..., :1], out=out)  # some seconds' work
+            timer.join()
     finally:
-        timer.join()
         _set_long_work(before)
     assert np.isnan(out[-1]).all()  # it did not come so far

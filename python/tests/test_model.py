@@ -221,8 +221,8 @@ def test_ctrl_c(model, tmp_path, what):
         assert qkv.Trainer.resume(tmp_path / "run", np.arange(500) % 257).steps_done == trainer.steps_done
         return
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
+        timer.start()
         qkv.Model(seed=3, **SIZES).generate([1, 2, 3], 10 ** 7, shift=True, keep=2)
     timer.join()
 
