@@ -50,7 +50,7 @@ void bind_tokenizer(nb::module_& m) {
             const nb::gil_scoped_release released;
             return Tokenizer::train_bpe(bytes, size, {});
           },
-          arg("text"), arg("size"), nb::sig("def train_bpe(text: str | bytes, size: int) -> Tokenizer"),
+          arg("text"), arg("size"), nb::sig("def train_bpe(text: str | Bytes, size: int) -> Tokenizer"),
           "Byte-level BPE learnt from a text; size counts the 256 bytes and the end token as well.")
       .def_static(
           "train_harris",
@@ -59,7 +59,7 @@ void bind_tokenizer(nb::module_& m) {
             const nb::gil_scoped_release released;
             return Tokenizer::train_harris(bytes, size);
           },
-          arg("text"), arg("size"), nb::sig("def train_harris(text: str | bytes, size: int) -> Tokenizer"),
+          arg("text"), arg("size"), nb::sig("def train_harris(text: str | Bytes, size: int) -> Tokenizer"),
           "Segments as Zellig Harris found morphemes; size counts as for train_bpe.")
       .def("__len__", &Tokenizer::size)
       .def_prop_ro("size", &Tokenizer::size, "How many ids there are.")
@@ -77,7 +77,7 @@ void bind_tokenizer(nb::module_& m) {
             return ids_array(ids);
           },
           arg("text"), nb::kw_only(), arg("special") = false,
-          nb::sig("def encode(self, text: str | bytes, *, special: bool = False) -> numpy.ndarray"),
+          nb::sig("def encode(self, text: str | Bytes, *, special: bool = False) -> numpy.ndarray"),
           "Ids, i32. special: '<|endoftext|>' and its like in the text are control tokens, not letters.")
       .def(
           "decode", [](const Tokenizer& self, nb::handle ids) { return unicode(decoded(self, ids)); }, arg("ids"),
@@ -89,7 +89,7 @@ void bind_tokenizer(nb::module_& m) {
             const std::string bytes = decoded(self, ids);
             return nb::bytes(bytes.data(), bytes.size());
           },
-          arg("ids"), nb::sig("def decode_bytes(self, ids: Integers) -> bytes"), "The text's bytes.")
+          arg("ids"), nb::sig("def decode_bytes(self, ids: Integers) -> Bytes"), "The text's bytes.")
       .def(
           "save", [](const Tokenizer& self, nb::handle path) { self.save(path_of(path)); }, arg("path"),
           nb::sig("def save(self, path: str | os.PathLike) -> None"), "tokenizer.json, atomically. FileError.")

@@ -108,3 +108,5 @@ class FileError(OSError):
 Array = typing.Any
 #: A whole number, a sequence of them or an array of 32 or 64 bits.
 Integers = typing.Any
+#: bytes, where a class has a method of that name.
+Bytes = bytes
