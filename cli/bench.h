@@ -9,6 +9,7 @@ namespace qkv::cli {
 void add_bench_peak(CLI::App& bench);
 void add_bench_attention(CLI::App& bench);
 void add_bench_train(CLI::App& bench);
+void add_bench_generate(CLI::App& bench);
 
 // Says on standard error if other programs use the processors: speeds mean little then.
 void note_other_load();

@@ -25,6 +25,7 @@ struct Options {
   std::string model;
   std::optional<std::string> form, system;
   std::optional<std::int64_t> keep;
+  std::string dtype = "auto";
   qkv::cli::WritingOptions writing;
 };
 
@@ -52,7 +53,7 @@ class Chat {
       : options_(options),
         generate_(qkv::cli::checked_options(options.writing)),
         jinja_(qkv::load_chat_template(options.model)),
-        loaded_(qkv::load_model(options.model)),
+        loaded_(qkv::load_model_for_reading(options.model, qkv::weight_type_from_name(options.dtype))),
         template_(form_of(options, jinja_), loaded_.tokenizer),
         system_(options.system ? *options.system : qkv::default_system_message(jinja_)) {
     generate_.end_tokens = loaded_.end_tokens;
@@ -174,6 +175,10 @@ void add(CLI::App& app) {
   command->add_option("-m,--model", options->model, "The model: a directory or a GGUF file")
       ->required()
       ->type_name("PATH");
+  command->add_option("--dtype", options->dtype, "Weights: as the file stores them (auto), all in f32, or all in bf16")
+      ->check(CLI::IsMember({"auto", "f32", "bf16"}).description(""))
+      ->capture_default_str()
+      ->type_name("TYPE");
   command
       ->add_option("--system", options->system,
                    "What the model is told first; without it, what its template says, if anything (\"\": nothing)")

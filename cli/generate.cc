@@ -34,6 +34,7 @@ struct Options {
   qkv::BatchOptions batch;
   bool json = false;
   std::optional<std::string> prompt_cache, cache_type;
+  std::string dtype = "auto";
   qkv::cli::WritingOptions writing;
 };
 
@@ -140,7 +141,12 @@ void report(const std::vector<qkv::GenerateResult>& results, double seconds) {
 void run(const Options& options) {
   qkv::GenerateOptions generate = qkv::cli::checked_options(options.writing);
   if (options.cache_type) generate.cache_type = qkv::cache_type_from_name(*options.cache_type);
-  qkv::LoadedModel loaded = qkv::load_model(options.model);
+  // Adapters are merged into parameters of f32; without them weights stay as they are stored.
+  if (!options.lora.empty() && options.dtype != "auto")
+    throw qkv::cli::UsageError("--dtype has no meaning with --lora, which computes in f32");
+  qkv::LoadedModel loaded = options.lora.empty()
+                                ? qkv::load_model_for_reading(options.model, qkv::weight_type_from_name(options.dtype))
+                                : qkv::load_model(options.model);
   qkv::cli::add_adapters(loaded.model, options.lora);
   const std::vector<std::vector<std::int32_t>> prompts = all_prompts(options, loaded.tokenizer);
   generate.end_tokens = loaded.end_tokens;
@@ -200,6 +206,10 @@ void add_prompts(CLI::App& command, Options& options) {
                   "with and without it")
       ->type_name("FILE")
       ->excludes("--prompts");
+  command.add_option("--dtype", options.dtype, "Weights: as the file stores them (auto), all in f32, or all in bf16")
+      ->check(CLI::IsMember({"auto", "f32", "bf16"}).description(""))
+      ->capture_default_str()
+      ->type_name("TYPE");
   command
       .add_option("--cache-type", options.cache_type,
                   "What keys and values are kept as; without it, as the model computes (f32 or bf16)")

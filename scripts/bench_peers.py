@@ -10,6 +10,9 @@ the medians (above 1: qkv is faster) and the smallest and largest ratio of one r
     scripts/bench_peers.py --shapes 1x12x1024x64 --dtype f32 --threads 1
     scripts/bench_peers.py --what train --rounds 3             whole training steps of ANDREA-120M, PyTorch's eager and
                                                                compiled modes (which needs a C++ compiler)
+    scripts/bench_peers.py --what generate --model FILE.gguf --python VENV/bin/python
+                                                               prompts read and tokens written, against llama.cpp: the
+                                                               VENV needs `xllamacpp` (pip install xllamacpp), no PyTorch
 
 Needs build/release/qkv (make build) and PyTorch 2 or later, in a virtual environment outside the repository. The x86
 build on PyPI is made for CUDA, whose large libraries it loads though only the processor is used. With a CUDA toolkit of
@@ -202,6 +205,35 @@ def compare_training(arguments, dtype, environment):
               f"{middle / statistics.median(rates):6.2f}  ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
 
 
+def compare_generation(arguments):
+    """Prompts and tokens a second: ours and llama.cpp's, in turn, for an empty and a filled context."""
+    threads, reps = str(arguments.threads), str(arguments.reps)
+    cases = [("512", "128", "0")] + ([("0", "32", str(arguments.depth))] if arguments.depth else [])
+    for prompt, generate, depth in cases:
+        shared = ["-p", prompt, "-n", generate, "--depth", depth, "--cache-type", arguments.cache_type, "--threads",
+                  threads, "--reps", reps]
+        ours = [arguments.qkv, "bench", "generate", "--json", "-m", arguments.model] + shared
+        theirs = [arguments.python, str(ROOT / "scripts/peers_generate.py"), "--model", arguments.model, "--prompt",
+                  prompt, "--generate", generate] + shared[4:]
+        mine, others, fractions, version = {}, {}, {}, ""
+        for _ in range(arguments.rounds):
+            for line in map(json.loads, run(ours).splitlines()):
+                mine.setdefault(line["test"][:2], []).append(line["tokens_per_s"])
+                fractions.setdefault(line["test"][:2], []).append(line["fraction"])
+            other = json.loads(run(theirs).splitlines()[-1])
+            version = other["version"]
+            for name in mine:
+                others.setdefault(name, []).append(other[f"{name}_median"])
+        print(f"\n{arguments.model}: {threads} threads, cache {arguments.cache_type}, {depth} tokens before, rounds in "
+              f"turn: {arguments.rounds}\n  {' '.join(ours)}\n  {' '.join(theirs)}")
+        for name, rates in mine.items():
+            ratios = sorted(a / b for a, b in zip(rates, others[name]))
+            print(f"  {name + (prompt if name == 'pp' else generate):<8} qkv {statistics.median(rates):8.1f} tokens/s "
+                  f"({statistics.median(fractions[name]):6.1%} of the ceiling)   llama.cpp (xllamacpp {version}) "
+                  f"{statistics.median(others[name]):8.1f}   ratio {statistics.median(ratios):5.2f}  "
+                  f"({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--qkv", default=str(ROOT / "build/release/qkv"), help="the program (build/release/qkv)")
@@ -213,7 +245,11 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of both (one a core)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each side (5)")
     parser.add_argument("--reps", type=int, default=7, help="runs a turn, the median counts (7)")
-    parser.add_argument("--what", default="attention", choices=["attention", "train"], help="attention, or whole steps")
+    parser.add_argument("--what", default="attention", choices=["attention", "train", "generate"],
+                        help="attention, whole training steps, or generation")
+    parser.add_argument("--model", default="", help="of --what generate: a GGUF file")
+    parser.add_argument("--depth", type=int, default=8000, help="of --what generate: tokens in the second context (8000)")
+    parser.add_argument("--cache-type", default="f16", choices=["f32", "bf16", "f16", "q8_0"], help="of --what generate")
     parser.add_argument("--preset", default="andrea-120m", choices=["andrea-12m", "andrea-120m"], help="of --what train")
     parser.add_argument("--modes", default="eager,compiled", help="of PyTorch's training: eager,compiled")
     parser.add_argument("--steps", type=int, default=3, help="training steps a turn, after one that is not counted (3)")
@@ -239,6 +275,10 @@ def main():
         return torch_side(arguments)
     if not pathlib.Path(arguments.qkv).exists():
         sys.exit(f"bench_peers: {arguments.qkv} is missing: run make build, or say --qkv")
+    if arguments.what == "generate":
+        if not arguments.model:
+            sys.exit("bench_peers: --what generate needs --model FILE.gguf")
+        return compare_generation(arguments)
     environment = {**os.environ, "LD_LIBRARY_PATH": torch_libraries(arguments.python, arguments.libraries),
                    "OMP_NUM_THREADS": str(arguments.threads)}
     probe = subprocess.run([arguments.python, "-c", "import torch"], capture_output=True, text=True, env=environment)

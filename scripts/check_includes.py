@@ -17,7 +17,7 @@ ALLOWED = {
     "core": set(),
     "os": {"core"},
     "kernels": {"core"},
-    "linalg": {"core"},
+    "linalg": {"core", "kernels"},
     "attention": {"core", "kernels", "linalg"},
     "text": {"core"},
     "page": {"core"},
@@ -32,7 +32,7 @@ ALLOWED = {
 # The room that implements each public header.
 PUBLIC = {
     "tensor": "core", "error": "core", "threads": "core", "version": "core", "interrupt": "os",
-    "kernels": "kernels", "attention": "attention", "multi_head": "attention", "kv_cache": "attention", "model": "model", "trace": "model", "model_state": "model", "gradient_sum": "model", "lora": "model",
+    "kernels": "kernels", "attention": "attention", "multi_head": "attention", "kv_cache": "attention", "model": "model", "trace": "model", "model_state": "model", "stored_parameters": "model", "gradient_sum": "model", "lora": "model",
     "tokenizer": "text", "array_file": "formats", "model_file": "formats", "andrea": "formats", "generate": "generate", "sampler": "generate", "stop_strings": "generate",
     "chat_template": "text", "chat_file": "formats", "prompt_cache": "generate",
     "repetition": "text", "corpus": "train", "evaluate": "train",

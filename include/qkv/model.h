@@ -11,6 +11,7 @@
 
 #include "qkv/gradient_sum.h"
 #include "qkv/model_state.h"
+#include "qkv/stored_parameters.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
@@ -120,6 +121,9 @@ class Model {
   // With parameters of one's own, one tensor each in the flat order, all f32 or all f64. Throws std::invalid_argument
   // if they do not fit.
   Model(const ModelConfig& config, std::vector<Tensor> parameters);
+  // For reading alone, with matrices kept as a file stores them: no f32 copy of the model is made. What needs parameters
+  // (parameters() itself, gradients, set_operands(), saving) throws std::invalid_argument. Throws what reading throws.
+  Model(const ModelConfig& config, const StoredParameters& source, WeightType type = WeightType::automatic);
   ~Model();
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
@@ -129,13 +133,17 @@ class Model {
   const std::vector<ParameterInfo>& infos() const noexcept;
   // In the flat order, [i] has infos()[i].shape. A model computes with a copy made ready for fast products: ask for the
   // parameters again before each change that follows a computation, or the change is not seen (f64: it always is).
-  std::vector<Tensor>& parameters() noexcept;
-  const std::vector<Tensor>& parameters() const noexcept;
+  std::vector<Tensor>& parameters();
+  const std::vector<Tensor>& parameters() const;
 
   // What the operands of products are rounded to: DType::f32 (as a model begins) or bf16, or f64 for an f64 model,
   // which knows no other. Throws std::invalid_argument. Right on every machine; fast where fast_bf16() is true.
   void set_operands(DType operands);
   DType operands() const noexcept;
+  // Whether the model was made for reading alone.
+  bool reads_only() const noexcept;
+  // Bytes of matrices that reading one token goes through, once they have been made ready (by any computation).
+  std::size_t weight_bytes() const noexcept;
   // Whether loss_and_gradients keeps of each layer only its input, q, k, v and what the heads read, and computes the
   // rest again: less than half of the activations' memory, about a seventh more work, the same bits.
   void set_recompute(bool recompute);

@@ -23,6 +23,9 @@ struct LoadedModel {
 // checkpoint of ANDREA (a name that ends in .bin). Parameters stored as F64 make a model of DType::f64, all others one
 // of DType::f32. Throws qkv::FileError.
 LoadedModel load_model(const std::string& path);
+// The same for reading and generating alone (Model::reads_only): weights stay as the file stores them, q8_0, q4_0 and
+// q4_1 in their blocks, unless `type` asks for f32 or bf16. What is stored in another type becomes f32.
+LoadedModel load_model_for_reading(const std::string& path, WeightType type = WeightType::automatic);
 Tokenizer load_model_tokenizer(const std::string& path);  // of a model of any of these formats
 ModelConfig load_config(const std::string& path);         // config.json alone, of qkv or Hugging Face
 

@@ -28,6 +28,7 @@
 #include "qkv/report.h"
 #include "qkv/sampler.h"
 #include "qkv/stop_strings.h"
+#include "qkv/stored_parameters.h"
 #include "qkv/tensor.h"
 #include "qkv/threads.h"
 #include "qkv/tokenizer.h"

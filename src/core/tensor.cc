@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <stdexcept>
 
 #include "core/float_types.h"
+#include "core/large_memory.h"
 
 namespace qkv {
 namespace {
@@ -43,6 +45,31 @@ V swapped(V v, int a, int b) noexcept {
 }
 
 }  // namespace
+
+std::shared_ptr<void> matrix_memory(std::size_t bytes) {
+  constexpr std::size_t kBlock = std::size_t{32} << 20, kSmall = std::size_t{128} << 10;
+  static std::mutex mutex;
+  static std::weak_ptr<void> current;
+  static std::size_t used = 0;
+  const auto block_of = [](std::size_t size) {
+    void* p = allocate(size);
+    if (!p) throw std::bad_alloc();
+    return std::shared_ptr<void>(p, std::free);
+  };
+  if (bytes > SIZE_MAX / 2) throw std::bad_alloc();
+  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  if (rounded < kSmall || rounded > kBlock / 2) return block_of(rounded);
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<void> block = current.lock();
+  if (!block || used + rounded > kBlock) {
+    block = block_of(kBlock);
+    current = block;
+    used = 0;
+  }
+  void* slice = static_cast<std::byte*>(block.get()) + used;
+  used += rounded;
+  return {block, slice};
+}
 
 std::size_t dtype_size(DType dtype) noexcept { return kDTypes[static_cast<std::size_t>(dtype)].size; }
 std::string_view dtype_name(DType dtype) noexcept { return kDTypes[static_cast<std::size_t>(dtype)].name; }

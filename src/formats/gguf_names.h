@@ -30,6 +30,13 @@ inline std::int64_t gguf_our_row(const GgufPlace& place, std::int64_t j) noexcep
   return j - within + within % 2 * (place.head_dim / 2) + within / 2;
 }
 
+// The other way.
+inline std::int64_t gguf_file_row(const GgufPlace& place, std::int64_t i) noexcept {
+  if (place.head_dim == 0) return i;
+  const std::int64_t within = i % place.head_dim, half = place.head_dim / 2;
+  return i - within + within % half * 2 + within / half;
+}
+
 // "blk.3." for "layers.3.wq"; empty for what stands outside the layers.
 std::string gguf_layer_prefix(const std::string& parameter);
 

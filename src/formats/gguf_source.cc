@@ -2,6 +2,7 @@
 #include "formats/gguf_source.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <stdexcept>
 
@@ -83,6 +84,35 @@ class GgufSource final : public ModelSource {
     else
       throw std::invalid_argument("[gguf] expected room of f32, f64 or bf16; found " +
                                   std::string(dtype_name(to.dtype)));
+  }
+
+  StoredType stored_type(std::size_t i) const override {
+    const Parameter& p = parameters_.at(i);
+    if (!p.tensor || p.place.dims.size() == 1) return StoredType::f32;
+    switch (*p.tensor->type->type) {
+      case BlockType::bf16:
+        return StoredType::bf16;
+      case BlockType::q8_0:
+        return StoredType::q8_0;
+      case BlockType::q4_0:
+        return StoredType::q4_0;
+      case BlockType::q4_1:
+        return StoredType::q4_1;
+      default:
+        return StoredType::f32;
+    }
+  }
+
+  void read_blocks(std::size_t i, std::int64_t first, std::int64_t count, std::byte* to) const override {
+    const Parameter& p = parameters_.at(i);
+    if (!is_blocks(stored_type(i)) || first < 0 || count < 0 || first > p.place.count - count)
+      throw std::invalid_argument("[gguf] expected columns of a parameter in blocks; found " + std::to_string(first) +
+                                  " ... of " + infos_.at(i).name);
+    const auto bytes = static_cast<std::size_t>(row_bytes(*p.tensor->type->type, p.tensor->row()));
+    for (std::int64_t j = first; j < first + count; ++j, to += bytes) {
+      const auto row = static_cast<std::size_t>(p.place.first + gguf_file_row(p.place, j));
+      std::memcpy(to, p.tensor->bytes.data() + row * bytes, bytes);
+    }
   }
 
   Tokenizer tokenizer() const override {

@@ -37,6 +37,12 @@ Tokenizer checked_tokenizer(const ModelSource& source) {
   return tokenizer;
 }
 
+std::vector<std::int32_t> end_tokens_of(const ModelSource& source, const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> ends = source.end_tokens();
+  if (ends.empty() && tokenizer.end_token() >= 0) ends.push_back(tokenizer.end_token());
+  return ends;
+}
+
 }  // namespace
 
 ModelConfig load_config(const std::string& path) { return read_any_config(path); }
@@ -44,10 +50,21 @@ ModelConfig load_config(const std::string& path) { return read_any_config(path);
 LoadedModel load_model(const std::string& path) {
   const std::unique_ptr<ModelSource> source = open_model(path);
   Tokenizer tokenizer = checked_tokenizer(*source);
-  Model model(source->config(), 0, source->dtype() == DType::f64 ? DType::f64 : DType::f32);
-  for (std::size_t i = 0; i < model.infos().size(); ++i) source->read(i, model.parameters()[i].view());
-  std::vector<std::int32_t> ends = source->end_tokens();
-  if (ends.empty() && tokenizer.end_token() >= 0) ends.push_back(tokenizer.end_token());
+  std::vector<Tensor> parameters;
+  for (std::size_t i = 0; i < source->infos().size(); ++i) {
+    parameters.emplace_back(source->infos()[i].shape, source->dtype() == DType::f64 ? DType::f64 : DType::f32);
+    source->read(i, parameters.back().view());
+  }
+  Model model(source->config(), std::move(parameters));
+  std::vector<std::int32_t> ends = end_tokens_of(*source, tokenizer);
+  return {std::move(model), std::move(tokenizer), std::move(ends)};
+}
+
+LoadedModel load_model_for_reading(const std::string& path, WeightType type) {
+  const std::unique_ptr<ModelSource> source = open_model(path);
+  Tokenizer tokenizer = checked_tokenizer(*source);
+  Model model(source->config(), *source, type);
+  std::vector<std::int32_t> ends = end_tokens_of(*source, tokenizer);
   return {std::move(model), std::move(tokenizer), std::move(ends)};
 }
 

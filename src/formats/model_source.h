@@ -3,11 +3,13 @@
 #pragma once
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "qkv/model.h"
+#include "qkv/stored_parameters.h"
 #include "qkv/tokenizer.h"
 
 namespace qkv {
@@ -22,10 +24,8 @@ struct StoredTensor {
 // Opening one checks everything that can be checked without reading the elements: every parameter of the configuration
 // is there, with the shape and a type that qkv reads, and the file is large enough for it. Any number of threads may
 // read one.
-class ModelSource {
+class ModelSource : public StoredParameters {
  public:
-  virtual ~ModelSource() = default;
-
   const std::string& path() const noexcept { return path_; }
   const std::string& format() const noexcept { return format_; }  // "qkv", "Hugging Face llama", "GGUF v3", ...
   const ModelConfig& config() const noexcept { return config_; }  // resolved
@@ -38,7 +38,12 @@ class ModelSource {
   virtual DType dtype() const = 0;
   // Writes parameter infos()[i] to `to` (row-major, infos()[i].shape; f32, f64 or bf16), converted and turned as qkv's
   // layout wants it. Throws qkv::FileError.
-  virtual void read(std::size_t i, View to) const = 0;
+  void read(std::size_t i, View to) const override = 0;
+  // Formats that store single numbers alone keep these.
+  StoredType stored_type(std::size_t) const override { return StoredType::f32; }
+  void read_blocks(std::size_t, std::int64_t, std::int64_t, std::byte*) const override {
+    throw std::logic_error("[model source] this parameter is not stored in blocks");
+  }
   // Throws qkv::FileError if there is none, or one that qkv cannot honour.
   virtual Tokenizer tokenizer() const = 0;
   // Ids that end a text, as the file says it; the first is the most usual one. May be empty.

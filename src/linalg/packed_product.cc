@@ -6,8 +6,10 @@
 
 #ifndef QKV_PLAIN_GEMM
 #include <array>
+#include <cstring>
 #include <map>
 
+#include "core/large_memory.h"
 #include "linalg/onednn.h"
 #endif
 
@@ -19,7 +21,11 @@ bool packed_products(DType) { return false; }
 void PackedMatrix::pack(DType, std::int64_t, std::int64_t, const float*, bool) {
   throw std::logic_error("[packed_product] not in this build");
 }
-void PackedMatrix::product(std::int64_t, const void*, const float*, DType, void*) const {
+bool PackedMatrix::has_few_rows() const { return false; }
+void PackedMatrix::product(std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const {
+  product(Way::automatic, rows, x, bias, y_dtype, y);
+}
+void PackedMatrix::product(Way, std::int64_t, const void*, const float*, DType, void*) const {
   throw std::logic_error("[packed_product] not in this build: " + std::string(dtype_name(operand_)) + " " +
                          to_string(Dims{k_, n_}));
 }
@@ -28,7 +34,8 @@ void PackedMatrix::product(std::int64_t, const void*, const float*, DType, void*
 
 namespace {
 
-constexpr std::int64_t kPanel = 64;  // columns
+constexpr std::int64_t kPanel = 64;        // columns
+constexpr std::int64_t kMostFewRows = 16;  // from here on the library is as fast
 
 using Type = dnnl::memory::data_type;
 using Dimensions = dnnl::memory::dims;
@@ -79,6 +86,21 @@ Product& cached_product(const Shape& shape) {
   return cache.emplace(shape, std::move(product)).first->second;
 }
 
+// The columns of a panel / 16 where the layout is panels of columns, each with its rows (pairs of rows in bf16) one
+// after the other; else 0. size: elements of a panel.
+int panel_vectors(const dnnl::memory::desc& layout, bool bf16, std::int64_t& size) {
+  const dnnl_memory_desc_t& d = layout.data;
+  const dnnl_blocking_desc_t& b = d.format_desc.blocking;
+  if (d.format_kind != dnnl_blocked || b.inner_nblks != (bf16 ? 3 : 2)) return 0;
+  if (b.inner_idxs[0] != 0 || b.inner_idxs[1] != 1 || (bf16 && (b.inner_idxs[2] != 0 || b.inner_blks[2] != 2)))
+    return 0;
+  const std::int64_t columns = b.inner_blks[1], rows = b.inner_blks[0] * (bf16 ? 2 : 1);
+  if (columns % 16 != 0 || columns > 64 || b.strides[0] != rows * columns) return 0;
+  if (b.strides[1] != d.padded_dims[0] * columns && d.padded_dims[1] > columns) return 0;
+  size = d.padded_dims[0] * columns;
+  return static_cast<int>(columns / 16);
+}
+
 }  // namespace
 
 bool packed_products(DType operand) {
@@ -103,22 +125,40 @@ void PackedMatrix::pack(DType operand, std::int64_t k, std::int64_t n, const flo
   product_threads();
   // The layout is the same for any number of rows.
   const auto layout = describe({operand, DType::f32, false, 64, n, k, 0}).weights_desc();
-  const auto size = static_cast<std::int64_t>(layout.get_size() / dtype_size(operand));
-  if (elements_.size() != size || elements_.dtype() != operand) elements_ = Tensor(Dims{size}, operand);
+  vectors_ = panel_vectors(layout, operand == DType::bf16, panel_size_);
+  if (bytes_ != layout.get_size()) {
+    elements_.reset();
+    elements_ = matrix_memory(layout.get_size());
+    bytes_ = layout.get_size();
+    std::memset(elements_.get(), 0, bytes_);  // what pads the panels
+  }
   const dnnl::memory::desc plain(Dimensions{k, n}, Type::f32, transposed ? Dimensions{1, k} : Dimensions{n, 1});
-  dnnl::memory from(plain, cpu_engine(), const_cast<float*>(b)), to(layout, cpu_engine(), elements_.raw());
+  dnnl::memory from(plain, cpu_engine(), const_cast<float*>(b)), to(layout, cpu_engine(), elements_.get());
   dnnl::reorder(from, to).execute(cpu_stream(), from, to);
   cpu_stream().wait();
 }
 
+bool PackedMatrix::has_few_rows() const { return few_rows_chunk() > 0; }
+
 void PackedMatrix::product(std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const {
+  product(Way::automatic, rows, x, bias, y_dtype, y);
+}
+
+void PackedMatrix::product(Way way, std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const {
+  const bool few = way == Way::few_rows || (way == Way::automatic && rows <= kMostFewRows);
+  const std::int64_t chunk = few ? few_rows_chunk() : 0;
+  if (chunk > 0) return few_rows_product(chunk, rows, x, bias, y_dtype, y);
+  library_product(rows, x, bias, y_dtype, y);
+}
+
+void PackedMatrix::library_product(std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const {
   // With few rows and more threads than panels of columns, oneDNN cuts the sums into parts, one a thread (seen up to 40
   // rows, never from 64 on): no more threads than panels then.
   const std::int64_t panels = (n_ + kPanel - 1) / kPanel;
   const int threads = rows < 2 * kPanel ? product_threads(panels) : product_threads();
   Product& product = cached_product({operand_, y_dtype, bias != nullptr, rows, n_, k_, threads});
   product.x.set_data_handle(const_cast<void*>(x));
-  product.w.set_data_handle(const_cast<void*>(elements_.raw()));
+  product.w.set_data_handle(elements_.get());
   product.y.set_data_handle(y);
   std::unordered_map<int, dnnl::memory> arguments{
       {DNNL_ARG_SRC, product.x}, {DNNL_ARG_WEIGHTS, product.w}, {DNNL_ARG_DST, product.y}};

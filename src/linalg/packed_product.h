@@ -2,7 +2,9 @@
 // Products with a matrix in oneDNN's packed layout: panels of 64 columns, each with its rows one after the other.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "qkv/tensor.h"
 
@@ -17,13 +19,28 @@ class PackedMatrix {
   void pack(DType operand, std::int64_t k, std::int64_t n, const float* b, bool transposed);
 
   // x dense [rows, k] of the operand's type, bias [n] or null -> y dense [rows, n] of type y_dtype (f32, or bf16 for
-  // bf16 operands). rows > 0.
+  // bf16 operands). rows > 0. A few rows run on kernels of our own (few_rows.cc), which read the matrix as fast as
+  // memory gives it and sum in oneDNN's order: the same bits.
   void product(std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const;
+  // Whether a few rows do so here: the layout and the order of sums are known. `automatic` is how it usually goes.
+  bool has_few_rows() const;
+  std::size_t bytes() const noexcept { return bytes_; }
+  enum class Way : std::uint8_t { automatic, library, few_rows };
+  void product(Way way, std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const;
 
  private:
+  void library_product(std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const;
+  void few_rows_product(std::int64_t chunk, std::int64_t rows, const void* x, const float* bias, DType y_dtype,
+                        void* y) const;
+  std::int64_t few_rows_chunk() const;  // 0: not known
+  std::int64_t find_chunk() const;
+
   DType operand_ = DType::f32;
   std::int64_t k_ = 0, n_ = 0;
-  Tensor elements_;  // as many as oneDNN asks for
+  int vectors_ = 0;              // columns of a panel / 16; 0: a layout that is not known
+  std::int64_t panel_size_ = 0;  // elements
+  std::size_t bytes_ = 0;
+  std::shared_ptr<void> elements_;  // as many as oneDNN asks for
 };
 
 }  // namespace qkv

@@ -9,6 +9,7 @@
 
 #include "core/float_types.h"
 #include "core/parallel.h"
+#include "linalg/block_matrix.h"
 #include "linalg/gemm.h"
 #include "linalg/packed_product.h"
 
@@ -47,6 +48,7 @@ struct Weights::Impl {
   bool transposed = false, backward = false;
   Tensor dense;                          // [in, out] or, if transposed, [out, in]
   PackedMatrix packed, packed_backward;  // [in, out] and [out, in]
+  std::vector<BlockMatrix> blocks;       // side by side, [in, columns] each; or empty
 
   bool is_packed() const { return packed_products(operand); }
   std::int64_t stride() const { return transposed ? in : out; }
@@ -152,9 +154,88 @@ void dense_product(bool transposed, std::int64_t rows, std::int64_t n, std::int6
 
 }  // namespace
 
+bool Weights::holds_blocks(BlockType type) noexcept { return BlockMatrix::holds(type); }
+bool Weights::has_blocks() const noexcept { return impl_ && !impl_->blocks.empty(); }
+
+std::size_t Weights::bytes() const noexcept {
+  if (!impl_) return 0;
+  std::size_t bytes = impl_->dense.bytes() + impl_->packed.bytes();
+  for (const BlockMatrix& part : impl_->blocks) bytes += part.bytes();
+  return bytes;
+}
+
+void Weights::prepare_blocks(std::span<const BlockColumns> parts) {
+  constexpr std::int64_t kAtOnce = 16;  // columns that a task reads
+  if (impl_->operand != DType::f32) throw std::invalid_argument("[weights] blocks expected f32 operands");
+  impl_->blocks.clear();
+  impl_->backward = false;
+  std::int64_t columns = 0;
+  for (const BlockColumns& part : parts) {
+    BlockMatrix& matrix = impl_->blocks.emplace_back(part.type, impl_->in, part.columns);
+    columns += part.columns;
+    parallel_ranges(part.columns, kAtOnce, [&](std::int64_t begin, std::int64_t end) {
+      std::vector<std::byte> rows(static_cast<std::size_t>((end - begin) * row_bytes(part.type, impl_->in)));
+      part.read(begin, end - begin, rows.data());
+      matrix.set_columns(begin, end - begin, rows.data());
+    });
+  }
+  if (columns > impl_->out)
+    throw std::invalid_argument("[weights] expected at most " + std::to_string(impl_->out) + " columns; found " +
+                                std::to_string(columns));
+}
+
+void Weights::column(std::int64_t j, float* to) const {
+  for (const BlockMatrix& part : impl_->blocks) {
+    if (j < part.columns()) return part.column(j, to);
+    j -= part.columns();
+  }
+}
+
+namespace {
+
+// y [rows, out] = x [rows, in] W + bias, W in blocks; columns past those of W are 0.
+void block_product(std::span<const BlockMatrix> parts, std::int64_t rows, std::int64_t in, std::int64_t out,
+                   const float* x, const float* bias, float* y) {
+  thread_local std::vector<RowBlock> room;  // [rows, in / 32]
+  const std::int64_t blocks = in / kRowBlock;
+  room.resize(std::max(room.size(), static_cast<std::size_t>(rows * blocks)));
+  RowBlock* whole = room.data();
+  parallel_ranges(rows, std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, in)),
+                  [=](std::int64_t begin, std::int64_t end) {
+                    decode_kernels().round_row((end - begin) * in, x + begin * in, whole + begin * blocks);
+                  });
+  std::int64_t panels = 0, columns = 0;
+  for (const BlockMatrix& part : parts) {
+    panels += part.panels();
+    columns += part.columns();
+  }
+  const std::int64_t tasks = std::int64_t{num_threads()} * (rows < 16 ? 2 : 8);
+  parallel_ranges(panels, (panels + tasks - 1) / tasks, [=](std::int64_t begin, std::int64_t end) {
+    std::int64_t first = 0;
+    for (const BlockMatrix& part : parts) {
+      const std::int64_t from = std::max<std::int64_t>(begin, 0), to = std::min(end, part.panels());
+      if (from < to) {
+        part.product(from, to, rows, whole, y + first, out);
+        const std::int64_t last = std::min(part.columns(), to * kBlockColumns);
+        for (std::int64_t r = 0; bias && r < rows; ++r)
+          for (std::int64_t j = first + from * kBlockColumns; j < first + last; ++j) y[r * out + j] += bias[j];
+      }
+      begin -= part.panels();
+      end -= part.panels();
+      first += part.columns();
+    }
+  });
+  for (std::int64_t r = 0; columns < out && r < rows; ++r) std::fill(y + r * out + columns, y + (r + 1) * out, 0.0f);
+}
+
+}  // namespace
+
 template <class S, class T, class D>
 void Weights::forward(std::int64_t rows, const S* x, const T* bias, D* y) const {
   if (rows == 0) return;
+  if constexpr (std::is_same_v<S, float> && std::is_same_v<D, float>) {
+    if (!impl_->blocks.empty()) return block_product(impl_->blocks, rows, impl_->in, impl_->out, x, bias, y);
+  }
   if constexpr (!std::is_same_v<S, double>) {
     if (impl_->is_packed()) return impl_->packed.product(rows, x, bias, dtype_of<D>, y);
   }

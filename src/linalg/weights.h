@@ -9,11 +9,14 @@
 // wherever it stands. W may be made of several matrices side by side, so that one product serves W_Q, W_K and W_V.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "core/block_types.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
@@ -23,6 +26,14 @@ template <class T>
 struct MatrixPart {
   const T* data;
   std::int64_t columns;
+};
+
+// The same from a file: columns of W as rows of blocks of one type, which `read` writes for columns first ... first +
+// count - 1, one after the other; it may be called from several threads at once.
+struct BlockColumns {
+  BlockType type;
+  std::int64_t columns;
+  std::function<void(std::int64_t first, std::int64_t count, std::byte* to)> read;
 };
 
 class Weights {
@@ -41,6 +52,16 @@ class Weights {
   // The same from W^T [columns, in]; columns <= out.
   template <class T>
   void prepare_transposed(const T* w, std::int64_t columns, bool backward);
+
+  // Keeps W in the blocks that it is stored in (block_matrix.h: q8_0, q4_0 or q4_1, in a multiple of 32), for f32
+  // operands and forward products alone. Throws std::invalid_argument.
+  void prepare_blocks(std::span<const BlockColumns> parts);
+  static bool holds_blocks(BlockType type) noexcept;
+  bool has_blocks() const noexcept;
+  // Column j of blocks, as numbers -> to [in].
+  void column(std::int64_t j, float* to) const;
+  // Bytes of the copy of W that a forward product reads.
+  std::size_t bytes() const noexcept;
 
   // x dense [rows, in] of S, bias [out] or null -> y dense [rows, out] of D. S is the operand's type; D is S or float.
   template <class S, class T, class D>

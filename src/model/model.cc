@@ -64,6 +64,8 @@ struct Model::Impl {
   DType dtype;
   std::vector<ParameterInfo> infos;
   std::vector<Tensor> parameters;
+  bool reads_only = false;
+  std::vector<Tensor> vectors;  // of a model that only reads, in the flat order: what is no matrix, else empty tensors
   std::variant<Network<float, float>, Network<float, bf16>, Network<double, double>> network{
       Network<float, float>{ModelConfig{}}};
   bool recompute = false;
@@ -76,8 +78,34 @@ struct Model::Impl {
     return std::visit(
         [&]<class T, class S>(Network<T, S>& net) {
           if constexpr (std::is_same_v<T, double>) net.forget_parameters();
+          if (reads_only) return f(net, vectors_by_role<const T>());
           const std::vector<Tensor>& values = parameters;
           return f(net, by_role<const T>(config, values, "model"));
+        },
+        network);
+  }
+
+  template <class T>
+  ModelParameters<T*> vectors_by_role() const {
+    ModelParameters<T*> roles;
+    std::size_t i = 0;
+    visit_parameters(config, roles, [&](const std::string&, const Dims&, bool, T*& slot) {
+      slot = static_cast<T*>(vectors[i++].raw());
+    });
+    return roles;
+  }
+
+  // The matrices of `source` in the network at hand, the rest in `vectors`.
+  void keep_stored(const StoredParameters& source, bool keep_blocks) {
+    for (std::size_t i = 0; i < infos.size(); ++i) {
+      Tensor& tensor = vectors.emplace_back();
+      if (infos[i].shape.rank() != 1 && infos[i].name != "position_embedding") continue;
+      tensor = Tensor(infos[i].shape);
+      source.read(i, tensor.view());
+    }
+    std::visit(
+        [&]<class T, class S>(Network<T, S>& net) {
+          if constexpr (std::is_same_v<T, float>) net.keep_stored(source, keep_blocks);
         },
         network);
   }
@@ -124,6 +152,23 @@ Model::Model(const ModelConfig& config, std::vector<Tensor> parameters) : impl_(
   }
 }
 
+Model::Model(const ModelConfig& config, const StoredParameters& source, WeightType type)
+    : impl_(std::make_unique<Impl>()) {
+  Impl& m = *impl_;
+  m.config = config.resolved();
+  m.infos = parameter_infos(m.config);
+  m.dtype = DType::f32;
+  m.reads_only = true;
+  bool all_bf16 = fast_bf16();
+  for (std::size_t i = 0; i < m.infos.size(); ++i)
+    all_bf16 = all_bf16 && (m.infos[i].shape.rank() == 1 || source.stored_type(i) == StoredType::bf16);
+  if (type == WeightType::bf16 || (type == WeightType::automatic && all_bf16))
+    m.use_network<Network<float, bf16>>();
+  else
+    m.use_network<Network<float, float>>();
+  m.keep_stored(source, type == WeightType::automatic);
+}
+
 Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
@@ -131,13 +176,18 @@ Model& Model::operator=(Model&&) noexcept = default;
 const ModelConfig& Model::config() const noexcept { return impl_->config; }
 DType Model::dtype() const noexcept { return impl_->dtype; }
 const std::vector<ParameterInfo>& Model::infos() const noexcept { return impl_->infos; }
-std::vector<Tensor>& Model::parameters() noexcept {
+std::vector<Tensor>& Model::parameters() {
+  if (reads_only()) refuse("a model made for reading alone has no parameters");
   std::visit([](auto& net) { net.forget_parameters(); }, impl_->network);
   return impl_->parameters;
 }
-const std::vector<Tensor>& Model::parameters() const noexcept { return impl_->parameters; }
+const std::vector<Tensor>& Model::parameters() const {
+  if (reads_only()) refuse("a model made for reading alone has no parameters");
+  return impl_->parameters;
+}
 
 std::vector<Tensor> Model::zeros_like_parameters() const {
+  if (reads_only()) refuse("a model made for reading alone has no gradients");
   std::vector<Tensor> zeros;
   for (const ParameterInfo& info : impl_->infos) zeros.emplace_back(info.shape, impl_->dtype);
   return zeros;
@@ -149,6 +199,7 @@ DType Model::operands() const noexcept {
 
 void Model::set_operands(DType operands) {
   if (operands == this->operands()) return;
+  if (reads_only()) refuse("a model made for reading alone keeps its operands");
   if (dtype() != DType::f32 || (operands != DType::f32 && operands != DType::bf16))
     refuse("operands expected " + std::string(dtype() == DType::f32 ? "f32 or bf16" : "f64 for an f64 model") +
            "; found " + std::string(dtype_name(operands)));
@@ -215,7 +266,14 @@ Loss Model::loss(const Batch& batch) {
   });
 }
 
+bool Model::reads_only() const noexcept { return impl_->reads_only; }
+
+std::size_t Model::weight_bytes() const noexcept {
+  return std::visit([](const auto& net) { return net.weight_bytes(); }, impl_->network);
+}
+
 Loss Model::loss_and_gradients(const Batch& batch, double scale, GradientSum& sum) {
+  if (reads_only()) refuse("a model made for reading alone has no gradients");
   check(config(), batch, true);
   if (sum.impl_->config != config() || sum.impl_->dtype != dtype())
     refuse("the gradient sum expected the model it was made for");
@@ -228,6 +286,7 @@ Loss Model::loss_and_gradients(const Batch& batch, double scale, GradientSum& su
 }
 
 Loss Model::loss_and_gradients(const Batch& batch, double scale, std::vector<Tensor>& gradients) {
+  if (reads_only()) refuse("a model made for reading alone has no gradients");
   if (dtype() == DType::f64)
     by_role<double>(config(), gradients, "gradients");  // throws unless they fit
   else

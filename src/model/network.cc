@@ -49,6 +49,34 @@ RemadeActivations<T, S>& Network<T, S>::remade(const Pass& pass, std::size_t i) 
   return pass.keep && !recompute_ ? w_.layers[i].remade : w_.remade;
 }
 
+// Token t of a sequence stands at first_position + t -> x [batch, ctx, d_model]
+template <class T, class S>
+void Network<T, S>::embed(const Sequences& s, std::span<const std::int32_t> tokens, std::int64_t first_position,
+                          const ModelParameters<const T*>& p, T* x) {
+  const std::int64_t d = c_.d_model;
+  if constexpr (std::is_same_v<T, float>) {
+    if (prepared_.stored) {                   // the rows that are needed are a table of their own
+      T* rows = w_.delta.take(s.rows() * d);  // [rows, d_model]
+      std::vector<std::int32_t> numbers(static_cast<std::size_t>(s.rows()), 0);
+      for (std::int64_t i = 0; i < s.rows(); ++i) {
+        if (i % s.ctx >= s.length(i / s.ctx)) continue;
+        numbers[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i);
+        prepared_.embedding.row(tokens[static_cast<std::size_t>(i)], prepared_.head, rows + i * d);
+      }
+      return embedding_forward(s, d, numbers, first_position, static_cast<const T*>(rows), p.position_embedding, x);
+    }
+  }
+  embedding_forward(s, d, tokens, first_position, p.token_embedding, p.position_embedding, x);
+}
+
+template <class T, class S>
+std::size_t Network<T, S>::weight_bytes() const noexcept {
+  std::size_t bytes = prepared_.head.bytes();
+  for (const PreparedLayer<T>& layer : prepared_.layers)
+    bytes += layer.qkv.bytes() + layer.wo.bytes() + layer.up.bytes() + layer.down.bytes();
+  return bytes;
+}
+
 template <class T, class S>
 const S* Network<T, S>::forward(const Pass& pass) {
   const std::int64_t rows = pass.s.rows(), size = rows * c_.d_model;
@@ -59,7 +87,7 @@ const S* Network<T, S>::forward(const Pass& pass) {
   T* sum = c_.embedding_norm ? w_.embedding.take(size) : x;  // [rows, d_model]
   {
     const PartTimer timer(profile_, &ModelProfile::embedding);
-    embedding_forward(pass.s, c_.d_model, pass.tokens, 0, pass.p.token_embedding, pass.p.position_embedding, sum);
+    embed(pass.s, pass.tokens, 0, pass.p, sum);
   }
   {
     const PartTimer timer(profile_, &ModelProfile::norms);

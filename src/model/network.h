@@ -32,7 +32,14 @@ class Network {
   explicit Network(const ModelConfig& config);  // resolved
 
   // The parameters have changed or are about to.
-  void forget_parameters() noexcept { prepared_.ready = false; }
+  void forget_parameters() noexcept { prepared_.ready = prepared_.stored; }
+  // Matrices straight from a file, for forward passes alone; those of the parameters given later are not looked at. T
+  // is float.
+  void keep_stored(const StoredParameters& source, bool keep_blocks) {
+    prepared_.prepare_stored(c_, source, keep_blocks);
+  }
+  // Bytes that a forward pass of one row reads of the matrices.
+  std::size_t weight_bytes() const noexcept;
   // Keep of each layer only its input, q, k, v and what the heads read, and make the rest again in the backward pass.
   void set_recompute(bool recompute) noexcept { recompute_ = recompute; }
   void set_dropout(const ModelDropout& dropout) noexcept { dropout_ = dropout; }
@@ -53,6 +60,8 @@ class Network {
  private:
   struct Pass;  // the sequences at hand and what to do with them
 
+  void embed(const Sequences& s, std::span<const std::int32_t> tokens, std::int64_t first_position,
+             const ModelParameters<const T*>& p, T* x);
   const S* forward(const Pass& pass);  // the head's input [rows, d_model]
   void layer_forward(const Pass& pass, std::size_t i);
   void end_layer(const Pass& pass, std::size_t i, const T* middle, const T* delta);

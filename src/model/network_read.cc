@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "model/attention_block.h"
-#include "model/embedding.h"
 #include "model/mlp.h"
 #include "model/network.h"
 #include "model/norm.h"
@@ -78,8 +77,7 @@ void Network<T, S>::read_rows(const ModelParameters<const T*>& p, std::span<cons
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const ReadRows& part = at[i];
     if (c_.positions == Positions::rotary) table_.reach(part.first_position + part.rows);
-    embedding_forward(part.sequence(), d, parts[i].tokens, part.first_position, p.token_embedding, p.position_embedding,
-                      sum + part.first_row * d);
+    embed(part.sequence(), parts[i].tokens, part.first_position, p, sum + part.first_row * d);
   }
   if (c_.embedding_norm)
     norm_forward(c_.norm, c_.norm_eps, rows, d, static_cast<const T*>(sum), p.embedding_norm.gain,

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <span>
+#include <stdexcept>
 
 namespace qkv {
 namespace {
@@ -53,6 +54,7 @@ void set_layer(DType operand, const ModelConfig& c, const LayerParameters<const 
 template <class T, class S>
 void PreparedModel<T, S>::prepare(const ModelConfig& c, const ModelParameters<const T*>& p, bool with_backward) {
   if (ready && (backward || !with_backward)) return;
+  if (stored) throw std::logic_error("[model] parameters that are kept as stored have no gradients");
   ready = false;
   layers.resize(p.layers.size());
   for (std::size_t i = 0; i < layers.size(); ++i) set_layer(dtype_of<S>, c, p.layers[i], with_backward, layers[i]);

@@ -8,6 +8,7 @@
 
 #include "linalg/weights.h"
 #include "model/parameters.h"
+#include "qkv/stored_parameters.h"
 
 namespace qkv {
 
@@ -20,14 +21,27 @@ struct PreparedLayer {
   std::vector<T> qkv_bias, up_bias;  // as wide as qkv and up; empty if there are none
 };
 
+// The rows of the token embedding of a model that keeps its parameters as they are stored.
+struct EmbeddingRows {
+  Tensor table;    // [vocab_size, d_model] of f32 or bf16; or, if empty,
+  Weights blocks;  // [d_model, vocab_size], a column a token; or, if not given, the columns of the tied head
+
+  void row(std::int32_t token, const Weights& head, float* to) const;  // to [d_model]
+};
+
 template <class T, class S>
 struct PreparedModel {
   std::vector<PreparedLayer<T>> layers;
   Weights head;  // [d_model, padded_vocab]
+  EmbeddingRows embedding;
   bool ready = false, backward = false;
+  bool stored = false;  // made by prepare_stored: stays as it is
 
   // Does nothing if ready for what is asked.
   void prepare(const ModelConfig& c, const ModelParameters<const T*>& p, bool with_backward);
+  // From a file's parameters, for forward passes alone: matrices stored in blocks stay so if `keep_blocks`, and all
+  // others become operands. T is float. Throws qkv::FileError.
+  void prepare_stored(const ModelConfig& c, const StoredParameters& source, bool keep_blocks);
 };
 
 // Lanes past the vocabulary hold no token: zero columns of the head, without probability or gradient.

@@ -239,6 +239,45 @@ TEST(BenchCommand, HelpExplainsShapesAndFigures) {
   EXPECT_THAT(run_qkv({"bench", "peak", "--help"}).out, HasSubstr("frequency"));
 }
 
+TEST(BenchCommand, GenerateTellsSpeedAndTraffic) {
+  const Finished finished =
+      run_qkv({"bench",       "generate", "--preset", "andrea-12m", "-p", "16",           "-n",   "3",       "--reps",
+               "2",           "--depth",  "5",        "--batch",    "2",  "--cache-type", "q8_0", "--dtype", "bf16",
+               "--memory-mb", "1",        "--json",   "-t",         "2"});
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  const auto lines = lines_of(finished);
+  ASSERT_EQ(lines.size(), 2);
+  EXPECT_EQ(lines[0]["test"], "pp16");
+  EXPECT_EQ(lines[1]["test"], "tg3");
+  for (const json& line : lines) {
+    EXPECT_EQ(line["operands"], "bf16");
+    EXPECT_EQ(line["cache_type"], "q8_0");
+    EXPECT_EQ(line["batch"], 2);
+    EXPECT_EQ(line["depth"], 5);
+    EXPECT_GT(line["tokens_per_s"], 0);
+    EXPECT_GT(line["fraction"], 0);
+  }
+  EXPECT_GT(lines[1]["gb_per_s"], 0);
+  const Finished text =
+      run_qkv({"bench", "generate", "--preset", "andrea-12m", "-p", "4", "-n", "2", "--reps", "1", "--memory-mb", "1"});
+  EXPECT_THAT(text.out, HasSubstr("tokens/s"));
+  EXPECT_THAT(text.out, HasSubstr("GB/s"));
+}
+
+TEST(BenchCommand, GenerateChecksBits) {
+  const Finished finished = run_qkv({"bench", "generate", "--preset", "andrea-12m", "-p", "12", "--check-bits"});
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_THAT(finished.out, HasSubstr("12 tokens: 48 ways of reading gave the same"));
+}
+
+TEST(BenchCommand, GenerateRefusesWhatDoesNotFit) {
+  const Finished full = run_qkv({"bench", "generate", "--preset", "andrea-12m", "--depth", "1000000"});
+  EXPECT_EQ(full.status, 2);
+  EXPECT_THAT(full.err, HasSubstr("too few for --depth"));
+  EXPECT_EQ(run_qkv({"bench", "generate", "--cache-type", "q4_0"}).status, 2);
+  EXPECT_EQ(run_qkv({"bench", "generate", "--batch", "0"}).status, 2);
+}
+
 TEST(BenchCommand, TrainTellsSpeedAndParts) {
   const Finished finished = run_qkv({"bench", "train", "--json", "--preset", "andrea-12m", "--dtype", "f32",
                                      "--batch-size", "2", "--ctx-len", "16", "--steps", "2", "-t", "1"});

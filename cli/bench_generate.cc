@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// qkv bench generate: how fast a model reads prompts and writes, against the ceilings measured in between.
+#include <fmt/format.h>
+#include <qkv/measure.h>
+#include <qkv/model_file.h>
+#include <qkv/threads.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench.h"
+#include "bench_timing.h"
+
+namespace {
+
+using qkv::DType;
+
+struct Options {
+  std::string model, preset = "andrea-120m", dtype = "auto", cache_type;
+  std::int64_t prompt = 512, generate = 128, depth = 0, batch = 1, reps = 5, megabytes = 512;
+  bool check_bits = false, json = false;
+};
+
+constexpr const char* kFooter = R"(
+  pp N   a prompt of N tokens is read at once; beside it the share of the peak (qkv bench peak) that its multiply-adds
+         reach, of f32 or, for models in bf16, of bf16. The head works for the last token alone, as in generation.
+  tg N   N tokens are read one after the other, as generation does; beside it the bytes of weights and of keys and
+         values that it went through in a second, and their share of how fast this machine reads memory in order.
+Each is the mean of --reps runs, with its deviation; ceilings are measured between the runs, with the same threads.
+--depth begins with that many tokens in the context. With --batch, that many sequences are read in step: rates count the
+tokens of all. Tokens are drawn at random: the time does not depend on them. Without -m, weights are drawn too.
+
+--check-bits measures nothing: it reads a text at once, in chunks, token by token, alone, in a batch, with 1, 2 and 3
+threads, and compares all logits bit by bit.
+
+Examples
+  qkv bench generate                                    ANDREA-120M's shape, weights in bf16
+  qkv bench generate -m model.gguf -p 512 -n 128 -t 2
+  qkv bench generate -m model.gguf -p 0 -n 32 --depth 8000 --cache-type f16
+  qkv bench generate -m model.gguf --batch 16 --json
+  qkv bench generate -m model.gguf --check-bits -p 200)";
+
+std::vector<std::int32_t> drawn_tokens(std::int64_t count, std::int64_t vocab_size, std::uint64_t seed) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
+  std::uint64_t state = 88172645463325252ull + seed * 7919;
+  for (std::int32_t& token : tokens) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    token = static_cast<std::int32_t>(state % static_cast<std::uint64_t>(vocab_size));
+  }
+  return tokens;
+}
+
+qkv::Model make_model(const Options& o) {
+  const qkv::WeightType type = qkv::weight_type_from_name(o.dtype);
+  if (!o.model.empty()) return qkv::load_model_for_reading(o.model, type).model;
+  qkv::Model model(qkv::preset(o.preset), 1);
+  if (type == qkv::WeightType::bf16 || (type == qkv::WeightType::automatic && qkv::fast_bf16()))
+    model.set_operands(DType::bf16);
+  return model;
+}
+
+// Sequences that are read in step.
+class Sequences {
+ public:
+  Sequences(qkv::Model& model, const Options& o) : model_(model) {
+    for (std::int64_t b = 0; b < o.batch; ++b) {
+      states_.push_back(o.cache_type.empty() ? model.make_state()
+                                             : model.make_state(qkv::cache_type_from_name(o.cache_type)));
+      logits_.emplace_back(static_cast<std::size_t>(model.config().vocab_size));
+    }
+  }
+
+  // `count` tokens of each sequence, drawn.
+  void read(std::int64_t count, std::uint64_t seed) {
+    std::vector<std::vector<std::int32_t>> tokens;
+    std::vector<qkv::ReadPart> parts;
+    for (std::size_t b = 0; b < states_.size(); ++b)
+      tokens.push_back(drawn_tokens(count, model_.config().vocab_size, seed * 1000 + b));
+    for (std::size_t b = 0; b < states_.size(); ++b) parts.push_back({tokens[b], &states_[b], logits_[b]});
+    model_.read_batch(parts);
+  }
+  void cut_back(std::int64_t size) {
+    for (qkv::ModelState& state : states_) state.truncate(size);
+  }
+  double cache_bytes(double tokens) const {
+    return tokens * static_cast<double>(states_.front().bytes_per_token() * states_.size());
+  }
+
+ private:
+  qkv::Model& model_;
+  std::vector<qkv::ModelState> states_;
+  std::vector<std::vector<float>> logits_;  // [batch][vocab_size]
+};
+
+struct Measured {
+  std::string test;      // "pp512", "tg128"
+  double rate, spread;   // tokens a second: mean, deviation
+  double work, ceiling;  // 1e9 operations or bytes a second
+  bool reading;
+};
+
+// Rates of `reps` runs of `tokens` tokens each; a ceiling is sampled after each.
+template <class Run, class Ceiling>
+Measured measure(const Options& o, const std::string& test, std::int64_t tokens, double work, bool reading,
+                 const Run& run, const Ceiling& ceiling) {
+  run();
+  std::vector<double> rates, ceilings;
+  for (std::int64_t i = 0; i < o.reps; ++i) {
+    rates.push_back(static_cast<double>(tokens) / qkv::cli::seconds_of(run));
+    for (int k = 0; k < 3; ++k) ceilings.push_back(ceiling.sample());
+  }
+  double mean = 0, squares = 0;
+  for (const double rate : rates) mean += rate / static_cast<double>(rates.size());
+  for (const double rate : rates) squares += (rate - mean) * (rate - mean);
+  const double spread = rates.size() > 1 ? std::sqrt(squares / static_cast<double>(rates.size() - 1)) : 0;
+  return {test, mean, spread, work * mean / static_cast<double>(tokens) * 1e-9, qkv::cli::median_of(ceilings), reading};
+}
+
+Measured prompt(const Options& o, qkv::Model& model, Sequences& sequences, DType type) {
+  const qkv::ModelConfig& c = model.config();
+  const auto tokens = static_cast<double>(o.prompt);
+  const double head = 2.0 * static_cast<double>(c.d_model * c.vocab_size) * (tokens - 1);
+  const double flops = (qkv::forward_flops_per_token(c, o.prompt) * tokens - head) * static_cast<double>(o.batch);
+  const auto run = [&] {
+    sequences.cut_back(o.depth);
+    sequences.read(o.prompt, 1);
+  };
+  return measure(o, fmt::format("pp{}", o.prompt), o.prompt * o.batch, flops, false, run, qkv::PeakMeter(type));
+}
+
+Measured generation(const Options& o, qkv::Model& model, Sequences& sequences) {
+  const double context = static_cast<double>(o.depth) + 0.5 * static_cast<double>(o.generate + 1);
+  const double bytes =
+      static_cast<double>(o.generate) * (static_cast<double>(model.weight_bytes()) + sequences.cache_bytes(context));
+  const auto run = [&] {
+    sequences.cut_back(o.depth);
+    for (std::int64_t i = 0; i < o.generate; ++i) sequences.read(1, static_cast<std::uint64_t>(i + 2));
+  };
+  return measure(o, fmt::format("tg{}", o.generate), o.generate * o.batch, bytes, true, run,
+                 qkv::ReadMeter(o.megabytes << 20));
+}
+
+void print_row(const Options& o, const qkv::Model& model, const Measured& m) {
+  const std::string name = o.model.empty() ? o.preset : o.model;
+  const std::string cache = o.cache_type.empty() ? std::string(qkv::dtype_name(model.operands())) : o.cache_type;
+  if (o.json) {
+    nlohmann::ordered_json line = {{"test", m.test},
+                                   {"model", name},
+                                   {"operands", qkv::dtype_name(model.operands())},
+                                   {"weight_bytes", model.weight_bytes()},
+                                   {"cache_type", cache},
+                                   {"threads", qkv::num_threads()},
+                                   {"batch", o.batch},
+                                   {"depth", o.depth},
+                                   {"tokens_per_s", m.rate},
+                                   {"deviation", m.spread},
+                                   {m.reading ? "gb_per_s" : "gflops", m.work},
+                                   {m.reading ? "read_gb_per_s" : "peak_gflops", m.ceiling},
+                                   {"fraction", m.work / m.ceiling}};
+    return qkv::cli::print(line.dump() + "\n");
+  }
+  std::string what = m.test;
+  if (o.depth > 0) what += fmt::format(" @ {}", o.depth);
+  if (o.batch > 1) what += fmt::format(" x {}", o.batch);
+  qkv::cli::print(fmt::format("{:<16} {:9.1f} +- {:5.1f} tokens/s  {:7.1f} {} {:5.1f} % of {:.1f}\n", what, m.rate,
+                              m.spread, m.work, m.reading ? "GB/s" : "GF/s", 100 * m.work / m.ceiling, m.ceiling));
+}
+
+// --- bits
+
+using Logits = std::vector<float>;
+
+// The logits of the last token of a text read in chunks of `chunk` by as many sequences at once.
+std::vector<Logits> read_in_chunks(qkv::Model& model, std::span<const std::int32_t> text, std::size_t chunk,
+                                   std::size_t batch) {
+  std::vector<qkv::ModelState> states;
+  std::vector<Logits> logits(batch, Logits(static_cast<std::size_t>(model.config().vocab_size)));
+  for (std::size_t b = 0; b < batch; ++b) states.push_back(model.make_state());
+  for (std::size_t at = 0; at < text.size(); at += chunk) {
+    std::vector<qkv::ReadPart> parts;
+    for (std::size_t b = 0; b < batch; ++b)
+      parts.push_back({text.subspan(at, std::min(chunk, text.size() - at)), &states[b], logits[b]});
+    model.read_batch(parts);
+  }
+  return logits;
+}
+
+void check_bits(const Options& o, qkv::Model& model) {
+  const std::int64_t length = std::min(std::max<std::int64_t>(o.prompt, 1), model.config().ctx_len);
+  const std::vector<std::int32_t> text = drawn_tokens(length, model.config().vocab_size, 1);
+  const qkv::Tensor all = model.logits({1, length, text, {}, {}});  // [1, length, vocab_size]
+  const float* expected = all.data() + (length - 1) * model.config().vocab_size;
+  int compared = 0;
+  for (const int threads : {1, 2, 3}) {
+    qkv::set_num_threads(threads);
+    for (const std::size_t chunk : {text.size(), std::size_t{64}, std::size_t{5}, std::size_t{1}})
+      for (const std::size_t batch : {std::size_t{1}, std::size_t{3}})
+        for (const Logits& logits : read_in_chunks(model, text, chunk, batch)) {
+          ++compared;
+          if (std::memcmp(logits.data(), expected, logits.size() * sizeof(float)) != 0)
+            throw std::runtime_error(fmt::format("logits differ: {} tokens in chunks of {}, {} sequences, {} threads",
+                                                 length, chunk, batch, threads));
+        }
+  }
+  qkv::cli::print(fmt::format("{} tokens: {} ways of reading gave the same {} logits, bit by bit\n", length, compared,
+                              model.config().vocab_size));
+}
+
+void run(const Options& o) {
+  qkv::cli::note_other_load();
+  qkv::Model model = make_model(o);
+  if (o.check_bits) return check_bits(o, model);
+  if (o.depth + std::max(o.prompt, o.generate) > model.config().ctx_len)
+    throw qkv::cli::UsageError(fmt::format("the model's context has {} tokens, too few for --depth {} and {} more",
+                                           model.config().ctx_len, o.depth, std::max(o.prompt, o.generate)));
+  Sequences sequences(model, o);
+  for (std::int64_t at = 0; at < o.depth; at += 512) sequences.read(std::min<std::int64_t>(512, o.depth - at), 1);
+  if (o.depth == 0) sequences.read(1, 1);  // makes the weights ready
+  sequences.cut_back(o.depth);
+  if (!o.json)
+    qkv::cli::print(fmt::format(
+        "{}: weights of {:.1f} MB, {} operands, cache {}, {} threads\n", o.model.empty() ? o.preset : o.model,
+        static_cast<double>(model.weight_bytes()) / 1e6, qkv::dtype_name(model.operands()),
+        o.cache_type.empty() ? std::string(qkv::dtype_name(model.operands())) : o.cache_type, qkv::num_threads()));
+  if (o.prompt > 0) print_row(o, model, prompt(o, model, sequences, model.operands()));
+  if (o.generate > 0) print_row(o, model, generation(o, model, sequences));
+}
+
+}  // namespace
+
+void qkv::cli::add_bench_generate(CLI::App& bench) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      bench.add_subcommand("generate", "Prompts read and tokens written a second, against the ceilings");
+  const auto count = [&](const char* name, std::int64_t& value, const char* help, const CLI::Validator& check) {
+    command->add_option(name, value, help)->capture_default_str()->check(check)->type_name("N");
+  };
+  command->add_option("-m,--model", options->model, "Model: a directory or a file; without it, drawn weights")
+      ->type_name("MODEL");
+  command->add_option("--preset", options->preset, "The shape of drawn weights")
+      ->check(CLI::IsMember(preset_names()).description(""))
+      ->capture_default_str();
+  command->add_option("--dtype", options->dtype, "Weights: as they are stored (auto), f32 or bf16")
+      ->check(CLI::IsMember({"auto", "f32", "bf16"}).description(""))
+      ->capture_default_str();
+  command
+      ->add_option("--cache-type", options->cache_type, "Keys and values: f32, bf16, f16 or q8_0 [the operands' type]")
+      ->check(CLI::IsMember({"f32", "bf16", "f16", "q8_0"}).description(""));
+  count("-p,--prompt", options->prompt, "Tokens of the prompt; 0: none", CLI::NonNegativeNumber);
+  count("-n,--generate", options->generate, "Tokens written; 0: none", CLI::NonNegativeNumber);
+  count("--depth", options->depth, "Tokens in the context before", CLI::NonNegativeNumber);
+  count("--batch", options->batch, "Sequences read in step", CLI::Range(1, 4096));
+  count("--reps", options->reps, "Runs of each", CLI::Range(1, 1000));
+  count("--memory-mb", options->megabytes, "Memory to read for the ceiling, in MiB", CLI::Range(1, 1 << 20));
+  command->add_flag("--check-bits", options->check_bits, "Compare logits of all ways of reading, and measure nothing");
+  command->add_flag("--json", options->json, "One JSON object a line");
+  add_threads_option(*command);
+  command->footer(kFooter);
+  command->callback([options] { run(*options); });
+}

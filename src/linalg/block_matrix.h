@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A matrix W [k, n] whose columns are rows of a file's blocks (core/block_types.h: q8_0, q4_0 or q4_1), kept as they
+// are, a few bits a number, and multiplied so. Only their order in memory is another one (kernels/decode_kernels.h).
+//
+//   y = x W with x rounded to whole numbers of 16 bits, 32 of them to a scale: about 2^-17 of the largest of the 32.
+//
+// The sum of an element runs over its blocks in order, and a block's sum is exact: the bits depend on nothing but the
+// row of x and the column of W, on any machine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/block_types.h"
+#include "kernels/decode_kernels.h"
+
+namespace qkv {
+
+class BlockMatrix {
+ public:
+  static bool holds(BlockType type) noexcept;
+
+  // k a multiple of 32. Throws std::invalid_argument for another type or k, std::bad_alloc.
+  BlockMatrix(BlockType type, std::int64_t k, std::int64_t n);
+
+  // Columns first ... first + count - 1 from rows of blocks, [count, row_bytes(type, k)].
+  void set_columns(std::int64_t first, std::int64_t count, const std::byte* rows) noexcept;
+  // Column j, exactly what its blocks say -> to [k].
+  void column(std::int64_t j, float* to) const noexcept;
+
+  std::int64_t columns() const noexcept { return n_; }
+  std::int64_t panels() const noexcept { return (n_ + kBlockColumns - 1) / kBlockColumns; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  // Panels begin ... end - 1, on the calling thread: x [rows, k / 32] -> y [rows, n], rows ldy apart.
+  void product(std::int64_t begin, std::int64_t end, std::int64_t rows, const RowBlock* x, float* y,
+               std::int64_t ldy) const noexcept;
+
+ private:
+  BlockType type_;
+  PanelType panel_type_;
+  std::int64_t k_, n_;
+  std::size_t bytes_;
+  std::shared_ptr<void> elements_;  // [panels, k / 32, panel_block_bytes]
+};
+
+}  // namespace qkv
