@@ -121,8 +121,9 @@ class Model {
   // With parameters of one's own, one tensor each in the flat order, all f32 or all f64. Throws std::invalid_argument
   // if they do not fit.
   Model(const ModelConfig& config, std::vector<Tensor> parameters);
-  // For reading alone, with matrices kept as a file stores them: no f32 copy of the model is made. What needs parameters
-  // (parameters() itself, gradients, set_operands(), saving) throws std::invalid_argument. Throws what reading throws.
+  // For reading alone, with matrices kept as a file stores them: no f32 copy of the model is made. What needs
+  // parameters (parameters() itself, gradients, set_operands(), saving) throws std::invalid_argument. Throws what
+  // reading throws.
   Model(const ModelConfig& config, const StoredParameters& source, WeightType type = WeightType::automatic);
   ~Model();
   Model(Model&&) noexcept;
