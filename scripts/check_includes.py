@@ -142,7 +142,7 @@ def self_test():
     bad = {
         "src/core/a.cc": '#include "kernels/k.h"',
         "src/kernels/a.cc": '#include "attention/mask.h"',
-        "src/linalg/a.cc": '#include "kernels/k.h"',
+        "src/linalg/a.cc": '#include "attention/mask.h"',
         "src/model/a.cc": '  #  include   "qkv/generate.h"',
         "src/model/b.cc": '#include "formats/gguf.h"',
         "src/text/a.cc": '#include "qkv/model.h"',
