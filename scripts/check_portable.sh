@@ -114,7 +114,7 @@ check_arm() {
   "$cxx" -std=c++20 -O1 -w "-I$gtest/googletest" "-I$gtest/googletest/include" "-I$gtest/googlemock" \
     "-I$gtest/googlemock/include" -c "$gtest/googletest/src/gtest-all.cc" -o "$work/gtest.o"
   "$cxx" -std=c++20 -O1 -w "-I$gtest/googletest/include" -c "$gtest/googletest/src/gtest_main.cc" -o "$work/main.o"
-  "$cxx" -fopenmp "$work"/src_*.o "$work"/tests_*.o "$work/gtest.o" "$work/main.o" -o "$work/test_kernels"
+  "$cxx" -fopenmp "$work"/src_{core,os,kernels}_*.o "$work"/tests_*.o "$work/gtest.o" "$work/main.o" -o "$work/test_kernels"
   # The choice of kernels is made in child processes, which emulation does not give.
   qemu-aarch64 -L /usr/aarch64-linux-gnu "$work/test_kernels" --gtest_filter=-Choice.* >"$work/arm.log" 2>&1 ||
     fail "kernel tests on arm64: $(tail -20 "$work/arm.log")"
