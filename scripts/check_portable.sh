@@ -121,9 +121,9 @@ check_arm() {
   echo "ok: $(grep -E '^\[  PASSED' "$work/arm.log") on arm64"
 }
 
-if [[ -f CMakePresets.json && ! -f "$build/build.ninja" ]]; then
-  cmake --preset release -B "$build" >/dev/null || fail "configuring $build"
-fi
+configure=(-B "$build" -DQKV_BUILD_TESTS=ON)
+[[ -f "$build/build.ninja" ]] || configure+=(--preset release)
+cmake "${configure[@]}" >/dev/null || fail "configuring $build"
 cmake --build "$build" --target qkv print_kernel_set >"$work/build.log" 2>&1 ||
   fail "building qkv and print_kernel_set in $build (with tests): $(tail -5 "$work/build.log")"
 check_objects
