@@ -5,13 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <span>
 
@@ -21,6 +18,7 @@
 #include "qkv/interrupt.h"
 #include "qkv/model_file.h"
 #include "qkv/prompt_cache.h"
+#include "read_text.h"
 #include "sampler_options.h"
 #include "texts_output.h"
 
@@ -37,20 +35,6 @@ struct Options {
   std::string dtype = "auto";
   qkv::cli::WritingOptions writing;
 };
-
-std::string read_all(const std::string& path) {
-  const bool standard = path == "-";
-  const std::string name = standard ? "standard input" : path;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
-      standard ? stdin : std::fopen(path.c_str(), "rb"), [](std::FILE* f) { return f == stdin ? 0 : std::fclose(f); });
-  if (!file) throw qkv::FileError(name, std::string("cannot be opened: ") + std::strerror(errno));
-  std::string text;
-  char buffer[1 << 16];
-  std::size_t count = 0;
-  while ((count = std::fread(buffer, 1, sizeof buffer, file.get())) > 0) text.append(buffer, count);
-  if (std::ferror(file.get())) throw qkv::FileError(name, std::string("cannot be read: ") + std::strerror(errno));
-  return text;
-}
 
 std::vector<std::int32_t> prompt_tokens(const std::string& text, const qkv::Tokenizer& tokenizer) {
   std::vector<std::int32_t> tokens = tokenizer.encode(text);
@@ -77,10 +61,10 @@ std::vector<std::string> lines_of(const std::string& text) {
 std::vector<std::vector<std::int32_t>> all_prompts(const Options& options, const qkv::Tokenizer& tokenizer) {
   std::vector<std::string> texts;
   if (options.prompts) {
-    texts = lines_of(read_all(*options.prompts));
+    texts = lines_of(qkv::cli::read_text(*options.prompts));
     if (texts.empty()) throw qkv::FileError(*options.prompts, "expected a prompt a line; found an empty file");
   } else {
-    texts.push_back(options.prompt ? *options.prompt : read_all(options.file));
+    texts.push_back(options.prompt ? *options.prompt : qkv::cli::read_text(options.file));
   }
   std::vector<std::vector<std::int32_t>> prompts;
   for (const std::string& text : texts) prompts.push_back(prompt_tokens(text, tokenizer));

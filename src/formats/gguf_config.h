@@ -18,7 +18,7 @@ GgufFamily read_gguf_family(const Gguf& file);  // throws qkv::FileError for ano
 
 // Resolved. What the keys leave open (biases, a tied head, factors of rotary frequencies) is told by the tensors that
 // are there. Every key of the architecture that changes the numbers is honoured, or refused by its name. Throws
-// qkv::FileError. The sizes are not yet held against the tensors.
+// qkv::FileError. Whoever reads the tensors holds the sizes against theirs.
 ModelConfig read_gguf_config(const Gguf& file, GgufFamily family);
 
 // The family that a configuration fits exactly. Throws std::invalid_argument that says what fits neither.
