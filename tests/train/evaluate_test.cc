@@ -109,8 +109,8 @@ TEST(Evaluate, AgreesWithTheTrainersEvaluation) {
   Trainer trainer = small_trainer(config);
   const EvalReport report = trainer.evaluate();
   std::int64_t done = 0;
-  const TextLoss loss = evaluate(trainer.model(), trainer.data().validation(), {},
-                                 [&](std::int64_t now, std::int64_t) { done = now; });
+  const TextLoss loss =
+      evaluate(trainer.model(), trainer.data().validation(), {}, [&](std::int64_t now, std::int64_t) { done = now; });
   EXPECT_EQ(loss.predicted, report.tokens);
   EXPECT_NEAR(loss.loss(), report.loss, 1e-6);
   EXPECT_NEAR(loss.bits_per_byte(), report.bits_per_byte, 1e-6);

@@ -21,7 +21,8 @@ class TestDirectory {
     // In memory where there is such a place: a run syncs often, and disks take their time.
     std::error_code none;
     const bool memory = std::filesystem::is_directory("/dev/shm", none) && ::access("/dev/shm", W_OK) == 0;
-    path_ = ((memory ? std::filesystem::path("/dev/shm") : std::filesystem::temp_directory_path()) / "qkv-test-XXXXXX").string();
+    path_ = ((memory ? std::filesystem::path("/dev/shm") : std::filesystem::temp_directory_path()) / "qkv-test-XXXXXX")
+                .string();
     if (!mkdtemp(path_.data())) throw std::system_error(errno, std::generic_category(), path_);
   }
   ~TestDirectory() {
