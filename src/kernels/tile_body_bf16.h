@@ -94,7 +94,7 @@ struct Pairs {
   QKV_INLINE V multiply_add(Wide a, Wide b, V sum) { return Wide::dot(a, b, sum); }
 };
 
-// 2^x with a polynomial of degree 3 on [0, 1]: relative error 1e-4, a fortieth of what rounding to bf16 does. It is 1
+// 2^x with a polynomial of degree 3 on [0, 1]: relative error 1e-4, a twentieth of what rounding to bf16 does. It is 1
 // at 0 and exactly 2 at 1, where a small negative x ends up. Scaling takes the floor of x by itself.
 template <class V>
 QKV_INLINE V exp2_for_bf16(V x) {
