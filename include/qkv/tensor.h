@@ -144,6 +144,7 @@ class Tensor {
 
  private:
   struct Free {
+    std::size_t before;  // bytes from the start of the block to the first element
     void operator()(void* p) const noexcept;
   };
   void require(DType wanted) const;

@@ -6,6 +6,7 @@
 #endif
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -22,13 +23,28 @@ constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kLargePage = std::size_t{2} << 20, kLarge = 4 * kLargePage;  // bytes
 
 // Large blocks in large pages, where the system has them: processors read ahead, and translate addresses, by the page.
+void ask_for_large_pages([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) noexcept {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+  madvise(p, bytes, MADV_HUGEPAGE);
+#endif
+}
+
 void* allocate(std::size_t bytes) noexcept {
   void* p = nullptr;
   if (posix_memalign(&p, bytes >= kLarge ? kLargePage : kAlignment, bytes) != 0) return nullptr;
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-  if (bytes >= kLarge) madvise(p, bytes, MADV_HUGEPAGE);
-#endif
+  if (bytes >= kLarge) ask_for_large_pages(p, bytes);
   return p;
+}
+
+// Zeros, `before` bytes into the block that std::free takes. calloc knows memory that comes fresh from the system,
+// which is zero and stays untouched until the threads that use it write: clearing gigabytes first is one thread's work.
+void* allocate_zeros(std::size_t bytes, std::size_t& before) noexcept {
+  const std::size_t alignment = bytes >= kLarge ? kLargePage : kAlignment;
+  char* block = static_cast<char*>(std::calloc(1, bytes + alignment));
+  if (!block) return nullptr;
+  before = (alignment - reinterpret_cast<std::uintptr_t>(block) % alignment) % alignment;
+  if (bytes >= kLarge) ask_for_large_pages(block + before, bytes);
+  return block + before;
 }
 
 struct DTypeRow {
@@ -136,10 +152,10 @@ Tensor::Tensor(const Dims& shape, DType dtype) : shape_(shape), dtype_(dtype), s
   if (static_cast<std::size_t>(size_) > (SIZE_MAX / 2) / dtype_size(dtype)) throw std::bad_alloc();
   // A tensor without elements still has an address, so that its view is not the empty view.
   const std::size_t rounded = (std::max<std::size_t>(bytes(), 1) + kAlignment - 1) / kAlignment * kAlignment;
-  void* p = allocate(rounded);
+  std::size_t before = 0;
+  void* p = allocate_zeros(rounded, before);
   if (!p) throw std::bad_alloc();
-  data_.reset(p);
-  std::memset(p, 0, rounded);
+  data_ = {p, Free{before}};
 }
 
 Tensor::Tensor(const Tensor& other) {
@@ -153,7 +169,7 @@ Tensor& Tensor::operator=(const Tensor& other) {
   return *this;
 }
 
-void Tensor::Free::operator()(void* p) const noexcept { std::free(p); }
+void Tensor::Free::operator()(void* p) const noexcept { std::free(static_cast<char*>(p) - before); }
 
 void Tensor::require(DType wanted) const {
   if (data_ && wanted != dtype_)
