@@ -2,11 +2,11 @@
 """The page of `qkv inspect --html` in Chromium, and in Firefox where it is installed, opened over file:// without a
 network: every view, the numbers it shows against the .npy files of the same pass, hostile text, keys, exports.
 
-    inspect_browser_test.py QKV INSPECT_SAMPLE [FOLDER]
+    inspect_browser_test.py QKV INSPECT_SAMPLE [FOLDER [TEST...]]
 
 Needs Debian's chromium, chromium-driver and python3-selenium (scripts/install_deps.sh --all); without them it says so and
-exits 77, which CTest reports as skipped. Frame times are printed and nothing is asked of them. With a FOLDER it leaves
-screenshots there to be looked at.
+exits 77, which CTest reports as skipped. Frame times are printed (of QKV_FRAMES frames each, 60 unless set) and nothing is
+asked of them. With a FOLDER it leaves screenshots there to be looked at.
 """
 import csv
 import io
@@ -32,10 +32,12 @@ if browsers.webdriver:
 
 QKV = sys.argv[1] if len(sys.argv) > 1 else "qkv"
 SAMPLE = sys.argv[2] if len(sys.argv) > 2 else "inspect_sample"
+FRAME_COUNT = int(os.environ.get("QKV_FRAMES", "60"))
 PICTURES = sys.argv[3] if len(sys.argv) > 3 else None
 HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror=\"window.hacked=2\"><!--"
 TEXT = "蒔絵師は硯箱を。 Сумма " + HOSTILE + " 🌱 q k v\n"
 VIEWS = ["model", "lines", "matrix", "steps", "next"]
+STEPS = ["score", "scaled", "masked", "weight"]
 LAYERS, HEADS, KV_HEADS, D_K, D_V = 2, 4, 2, 8, 12
 
 
@@ -70,7 +72,7 @@ class Arrays:
 
 
 def number(text):
-    return float(text.replace("−", "-").replace("∞", "inf").replace("< ", ""))
+    return float(text.replace("−", "-").replace("∞", "inf").replace("<", ""))
 
 
 def half_digit(text):
@@ -137,6 +139,21 @@ class InspectPage(unittest.TestCase):
         return self.script("return Object.fromEntries([...document.querySelectorAll(`#view-${arguments[0]} [data-name]`)]"
                            ".map((e) => [e.dataset.name, e.textContent]))", view)
 
+    def steps(self):
+        """The numbers of the step view by name, "q-0", "score-3". A line of them is one text, and the table of keys holds the
+        rows in sight: it is scrolled through."""
+        rows, height = {}, self.script("return document.getElementById('steps-rows').scrollHeight")
+        for top in range(0, height, 300):
+            self.script("document.getElementById('steps-rows').scrollTop = arguments[0]", top)
+            self.settle()
+            rows.update(self.named("steps"))
+        shown = {}
+        for name, text in rows.items():
+            letter, first = name.rsplit("-", 1)
+            for at, part in enumerate(text.split()):
+                shown[f"{STEPS[at]}-{first}" if letter == "row" else f"{letter}-{int(first) + at}"] = part
+        return shown
+
     def near(self, shown, wanted, error=0.0, what=""):
         room = 3 * half_digit(shown) * 1.001 + error + 2e-6 * abs(wanted)  # the error is at most one digit's unit
         self.assertLessEqual(abs(number(shown) - wanted), room, f"{what}: {shown} is not {wanted}")
@@ -177,7 +194,7 @@ class InspectPage(unittest.TestCase):
             self.choose(layer, head, query, key)
             self.wait(f"return document.getElementById('steps-rows').dataset.drawn === '{layer} {head} {query}'")
             self.settle()
-            shown, wanted = self.named("steps"), self.array.head(layer, head)
+            shown, wanted = self.steps(), self.array.head(layer, head)
             for c in range(D_K):
                 self.near(shown[f"q-{c}"], wanted["q"][query, c], what=f"q {c}")
                 self.near(shown[f"k-{c}"], wanted["k"][key, c], what=f"k {c}")
@@ -412,25 +429,46 @@ class InspectPageChromium(InspectPage):
 
 
 FRAMES = """
-const [id, how, done] = arguments, plot = document.getElementById(id), box = plot.getBoundingClientRect();
-const frames = [], work = [];
+const [id, how, total, done] = arguments, plot = document.getElementById(id), box = plot.getBoundingClientRect();
+const frames = [], work = [], tokens = document.querySelectorAll('#strip span');
+// A frame that changes nothing comes at the screen's own rate: this spot makes each one change something.
+const spot = document.getElementById('spot') || document.body.appendChild(Object.assign(document.createElement('i'), {id: 'spot'}));
+spot.style.cssText = 'position: fixed; left: 0; top: 0; width: 2px; height: 2px';
+const does = {
+  zoom: (at) => plot.dispatchEvent(new WheelEvent('wheel', {...at, ctrlKey: true, deltaY: count % 60 < 30 ? -40 : 40})),
+  scroll: (at, t) => { plot.scrollTop = 2400 * t; },
+  text: () => tokens[(count * 5) % tokens.length].dispatchEvent(new PointerEvent('pointerover', {bubbles: true})),
+  key: () => qkv.change({key: (count * 3) % qkv.n}),
+  token: () => qkv.setQuery((count * 7) % qkv.n),
+  head: () => qkv.turn('head', 1, qkv.H)(),
+  hover: (at) => plot.dispatchEvent(new PointerEvent('pointermove', at)),
+  drag: (at) => plot.dispatchEvent(new PointerEvent('pointermove', {...at, buttons: 1})),
+};
 let last = 0, count = 0;
 function step(now) {
   if (last) frames.push(now - last);
   last = now;
-  if (count++ === 120) return done({frames, work});
-  const t = count / 120, begun = performance.now();
-  const at = {bubbles: true, cancelable: true, pointerId: 1,
+  if (count++ === total) return done({frames, work});
+  spot.style.background = count % 2 ? '#888' : '#999';
+  const t = count / total, begun = performance.now();
+  does[how]({bubbles: true, cancelable: true, pointerId: 1,
     clientX: box.left + 110 + (box.width - 150) * (0.5 + 0.45 * Math.sin(9 * t)),
-    clientY: box.top + 90 + Math.min(500, box.height - 120) * (0.5 + 0.45 * Math.sin(13 * t))};
-  if (how === 'zoom') plot.dispatchEvent(new WheelEvent('wheel', {...at, ctrlKey: true, deltaY: count % 60 < 30 ? -40 : 40}));
-  else if (how === 'scroll') plot.scrollTop = 2400 * t;
-  else plot.dispatchEvent(new PointerEvent('pointermove', at));
+    clientY: box.top + 90 + Math.min(500, box.height - 120) * (0.5 + 0.45 * Math.sin(13 * t))}, t);
   requestAnimationFrame(step);
   setTimeout(() => work.push(performance.now() - begun), 0);
 }
 requestAnimationFrame(step);
 """
+ALL_LINES = "qkv.change({heads: new Set(Array.from({length: qkv.H}, (_, h) => h))})"
+ZOOMED = """const plot = document.getElementById('matrix-plot'), box = plot.getBoundingClientRect();
+for (let i = 0; i < 4; ++i) document.getElementById('zoom-in').click();
+plot.setPointerCapture = () => {};
+requestAnimationFrame(() => plot.dispatchEvent(new PointerEvent('pointerdown', {clientX: box.left + 400, clientY: box.top + 400})));"""
+MOTIONS = [  # view, what is done in each frame, and what is done before
+    ("model", "hover", ""), ("model", "text", ""), ("lines", "hover", ""), ("lines", "scroll", ""), ("lines", "head", ""),
+    ("lines", "hover", ALL_LINES), ("lines", "scroll", ALL_LINES), ("matrix", "hover", ""), ("matrix", "zoom", ""),
+    ("matrix", "drag", ZOOMED), ("matrix", "head", ""), ("steps", "scroll", ""), ("steps", "key", ""), ("steps", "token", ""),
+    ("next", "token", "")]
 
 
 class FrameTimes(unittest.TestCase):
@@ -452,16 +490,22 @@ class FrameTimes(unittest.TestCase):
         time.sleep(0.5)
         self.assertEqual(browser.script("return window.hacked || 0"), 0)
         told = {"bytes": os.path.getsize(page)}
-        for view, how, before in [("model", "hover", ""), ("lines", "hover", ""), ("lines", "scroll", ""),
-                                  ("matrix", "hover", ""), ("matrix", "zoom", "")]:
+        for view, how, before in MOTIONS:
             browser.script("document.getElementById('tab-' + arguments[0]).click()", view)
-            time.sleep(0.3)
-            result = browser.later(FRAMES, view + "-plot", how)
-            frames, work = np.array(result["frames"]), np.array(result["work"])
-            told[f"{view} {how}"] = {"median_ms": round(float(np.median(frames)), 1), "p95_ms": round(float(np.quantile(frames, 0.95)), 1),
-                                     "work_ms": round(float(np.median(work)), 1)}
-            self.assertEqual(len(frames), 120)
-        print(json.dumps(told))
+            time.sleep(0.2)
+            browser.script(before)
+            time.sleep(0.2)
+            frames, work = map(np.array, browser.later(FRAMES, {"steps": "steps-rows"}.get(view, view + "-plot"), how, FRAME_COUNT).values())
+            name = f"{view} {how}" + {ALL_LINES: ", 12 heads", ZOOMED: ", zoomed"}.get(before, "")
+            told[name] = {"median_ms": round(float(np.median(frames)), 1), "p95_ms": round(float(np.quantile(frames, 0.95)), 1),
+                          "work_ms": round(float(np.median(work)), 1)}
+            self.assertEqual(len(frames), FRAME_COUNT)
+            if before == ZOOMED:
+                browser.script("document.getElementById('matrix-plot').dispatchEvent(new PointerEvent('pointerup', {}));"
+                               "document.getElementById('zoom-all').click()")
+            if before == ALL_LINES:
+                browser.script("qkv.change({heads: new Set([qkv.state.head])})")
+        print(json.dumps(told, indent=1))
         if PICTURES:
             os.makedirs(PICTURES, exist_ok=True)
             pathlib.Path(PICTURES, "frames.json").write_text(json.dumps(told, indent=1), encoding="ascii")
@@ -480,7 +524,7 @@ def main():
     if not browsers.chromium_is_there():
         print("skipped: no chromium, chromium-driver or python3-selenium (scripts/install_deps.sh --all installs them)")
         sys.exit(77)
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:])
 
 
 if __name__ == "__main__":

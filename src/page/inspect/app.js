@@ -104,8 +104,7 @@
   function svg() {
     const {width, height, draw} = views[state.view].figure(), border = 16, surface = new qkv.SvgSurface(width + 2 * border, height + 2 * border);
     surface.rect(0, 0, width + 2 * border, height + 2 * border, {fill: qkv.colours.card});
-    surface.parent = surface.add('g', {transform: `translate(${border} ${border})`});
-    draw(surface);
+    surface.group(border, border, () => draw(surface));
     return new XMLSerializer().serializeToString(surface.root);
   }
 

@@ -82,7 +82,7 @@
   function shade(now) {
     const {colours} = qkv, query = state.hover ?? state.query;
     const weights = qkv.weights(state.kind, state.layer, state.head), {share} = tone(state.kind, state.layer, state.head);
-    const from = start(query), order = [];
+    const from = start(query);
     for (let j = 0; j < Math.max(shaded, query + 1); ++j) {
       const part = j <= query && !hidden(j) ? Math.min(1, share(weights[from + j])) : 0;
       const colour = part < 0.02 ? '' : qkv.weightColour(colours, part);
@@ -90,7 +90,6 @@
         spans[j].style.backgroundColor = spans[j].qkvColour = colour;
         spans[j].classList.toggle('bright', part > 0.45);
       }
-      if (j <= query && !hidden(j)) order.push(j);
     }
     shaded = query + 1;
     if (outlined !== query) {
@@ -101,10 +100,9 @@
     }
     const here = new Set(state.matches);
     if (now.has('matches')) spans.forEach((span, i) => span.classList.toggle('match', here.has(i)));
-    order.sort((a, b) => weights[from + b] - weights[from + a] || a - b);
     const says = find('strip-says');
     says.replaceChildren(named(query), ` reads in ${sourceName()}: `);
-    order.slice(0, 4).forEach((j, i) => says.append(i ? ', ' : '', named(j), ' ' + figures(weights[from + j], qkv.weightError(weights[from + j]))));
+    qkv.largest(weights, query, 4, state.hideFirst ? 1 : 0).forEach((j, i) => says.append(i ? ', ' : '', named(j), ' ' + figures(weights[from + j], qkv.weightError(weights[from + j]))));
   }
 
   function named(i) {

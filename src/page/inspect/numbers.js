@@ -115,6 +115,19 @@ const qkv = globalThis.qkv = {};  // for a console as well
     return heads[layer * H + head];
   }
 
+  // The `most` keys of query `i` with the largest weights, the largest first, of equal ones the earlier first.
+  function largest(weights, i, most, first = 0) {
+    const keys = [], from = start(i);
+    for (let j = first; j <= i; ++j) {
+      const w = weights[from + j];
+      if (keys.length === most && w <= weights[from + keys[most - 1]]) continue;
+      let at = Math.min(keys.length, most - 1);
+      for (; at > 0 && weights[from + keys[at - 1]] < w; --at) keys[at] = keys[at - 1];
+      keys[at] = j;
+    }
+    return keys;
+  }
+
   // --- scores and vectors of one head ---
 
   const scoreBytes = once((at) => inflated(packed.scores[at]));
@@ -158,7 +171,9 @@ const qkv = globalThis.qkv = {};  // for a console as well
   }
 
   // {q, k, v, z}, each with value(t, component) and error(t); null where this file holds none of that head.
-  async function vectors(layer, head) {
+  const vectors = (layer, head) => head + H * layer === last.at ? last.vectors : (last = {at: head + H * layer, vectors: unpacked(layer, head)}).vectors;
+  let last = {};
+  async function unpacked(layer, head) {
     const each = vectorBits(layer, head);
     if (!each) return null;
     const group = Math.floor(head / share), bytes = await groupBytes(layer * data.kvHeads + group);
@@ -190,7 +205,7 @@ const qkv = globalThis.qkv = {};  // for a console as well
   const ranked = (scores) => scores.length ? order.map((kind) => scores[kind]) : null;
   const behaviours = {random: ranked(data.headScores), text: ranked(data.textScores)};
 
-  Object.assign(qkv, {data, n, L, H, labels, word, start, weights, weightError, scores, vectors, vectorBits, load, kinds,
+  Object.assign(qkv, {data, n, L, H, labels, word, start, weights, largest, weightError, scores, vectors, vectorBits, load, kinds,
     behaviours, hasRollout: Boolean(packed.rollout)});
 
   // --- numbers as people read them ---

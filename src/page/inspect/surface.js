@@ -30,6 +30,16 @@
     return shown;
   }
 
+  const widths = new Map();
+  function textWidth(text, o) {
+    const key = `${o.size} ${o.mono} ${o.weight} ${text}`;
+    if (!widths.has(key)) {
+      measure.font = font(o);
+      widths.set(key, measure.measureText(text).width);
+    }
+    return widths.get(key);
+  }
+
   class CanvasSurface {
     constructor(context) { this.context = context; }
 
@@ -40,6 +50,15 @@
       if (o.radius) c.roundRect(x, y, w, h, o.radius); else c.rect(x, y, w, h);
       if (o.fill) { c.fillStyle = o.fill; c.fill(); }
       if (o.stroke) { c.strokeStyle = o.stroke; c.lineWidth = o.width || 1; c.stroke(); }
+      c.globalAlpha = 1;
+    }
+
+    // list: [[x, y, w, h], ...], all of one colour.
+    rects(list, o) {
+      const c = this.context;
+      c.globalAlpha = o.opacity ?? 1;
+      c.fillStyle = o.fill;
+      for (const [x, y, w, h] of list) c.fillRect(x, y, w, h);
       c.globalAlpha = 1;
     }
 
@@ -86,6 +105,13 @@
       else this.context.drawImage(picture, x, y, w, h);
     }
 
+    group(x, y, draw) {
+      this.context.save();
+      this.context.translate(x, y);
+      draw();
+      this.context.restore();
+    }
+
     clipped(x, y, w, h, draw) {
       this.context.save();
       this.context.beginPath();
@@ -96,42 +122,83 @@
     }
   }
 
+  // Drawn again, a surface keeps the elements it has and changes what is different: most of a view stays as it is.
   let clips = 0;
+  const set = new WeakMap();  // the attributes of each element
   class SvgSurface {
     constructor(width, height) {
-      this.root = this.parent = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+      this.root = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+      this.parent = this.root;
+      this.next = null;  // the element that comes next in parent, if it was drawn before
       this.set(this.root, {width, height, viewBox: `0 0 ${width} ${height}`});
     }
 
+    again(width, height, draw) {
+      this.set(this.root, {width, height, viewBox: `0 0 ${width} ${height}`});
+      this.inside(this.root, draw);
+    }
+
     set(element, attributes) {
-      for (const [name, value] of Object.entries(attributes)) {
-        if (value !== undefined && value !== null) element.setAttribute(name, typeof value === 'number' ? +value.toFixed(2) : value);
+      const before = set.get(element);
+      for (const name in attributes) {
+        let value = attributes[name] ?? null;
+        if (typeof value === 'number') attributes[name] = value = Math.round(value * 100) / 100;
+        if (before ? before[name] === value : value === null) continue;
+        if (value === null) element.removeAttribute(name); else element.setAttribute(name, value);
       }
+      for (const name in before) if (!(name in attributes)) element.removeAttribute(name);
+      set.set(element, attributes);
       return element;
     }
 
     add(name, attributes) {
-      return this.parent.appendChild(this.set(document.createElementNS('http://www.w3.org/2000/svg', name), attributes));
+      let made = this.next;
+      if (made?.nodeName === name) this.next = made.nextSibling;
+      else made = this.parent.insertBefore(document.createElementNS('http://www.w3.org/2000/svg', name), this.next);
+      return this.set(made, attributes);
+    }
+
+    inside(element, draw) {
+      const outer = [this.parent, this.next];
+      this.parent = element;
+      this.next = element.firstChild;
+      draw(this);
+      while (this.next) {
+        const left = this.next;
+        this.next = left.nextSibling;
+        left.remove();
+      }
+      [this.parent, this.next] = outer;
+    }
+
+    group(x, y, draw) {
+      this.inside(this.add('g', {transform: x || y ? `translate(${Math.round(x * 100) / 100} ${Math.round(y * 100) / 100})` : null}), draw);
     }
 
     rect(x, y, w, h, o) {
-      this.add('rect', {x, y, width: Math.max(0, w), height: Math.max(0, h), fill: o.fill || 'none', stroke: o.stroke,
-        'stroke-width': o.stroke ? o.width || 1 : null, opacity: o.opacity, rx: o.radius, 'data-name': o.name});
+      this.add('rect', {x, y, width: Math.max(0, w), height: Math.max(0, h), fill: o.fill || 'none', stroke: o.stroke ?? null,
+        'stroke-width': o.stroke ? o.width || 1 : null, opacity: o.opacity ?? null, rx: o.radius ?? null, 'data-name': o.name ?? null});
+    }
+
+    rects(list, o) {
+      this.add('path', {d: list.map(([x, y, w, h]) => `M${x.toFixed(1)} ${y.toFixed(1)}h${w.toFixed(1)}v${h.toFixed(1)}h${(-w).toFixed(1)}z`).join(''),
+        fill: o.fill, opacity: o.opacity ?? null});
     }
 
     path(points, o) {
       const at = ([x, y]) => x.toFixed(1) + ' ' + y.toFixed(1);
       const [a, b] = points, middle = o.curve ? ((a[0] + b[0]) / 2).toFixed(1) : 0;
       const d = o.curve ? `M${at(a)}C${middle} ${a[1].toFixed(1)} ${middle} ${b[1].toFixed(1)} ${at(b)}` : 'M' + points.map(at).join('L');
-      this.add('path', {d, fill: 'none', stroke: o.stroke, 'stroke-width': o.width || 1, opacity: o.opacity,
-        'stroke-dasharray': o.dash?.join(' ')});
+      this.add('path', {d, fill: 'none', stroke: o.stroke, 'stroke-width': o.width || 1, opacity: o.opacity ?? null,
+        'stroke-dasharray': o.dash?.join(' ') ?? null});
     }
 
     text(x, y, text, o) {
-      const made = this.add('text', {x, y, fill: o.fill, opacity: o.opacity, 'font-size': o.size || 13,
-        'font-weight': o.weight, 'font-family': o.mono ? mono : sans, 'data-name': o.name, 'xml:space': 'preserve',
-        'text-anchor': {right: 'end', center: 'middle'}[o.align], transform: o.turned ? `rotate(-90 ${x} ${y})` : null});
-      made.textContent = o.max ? fit(text, o.max, o) : text;
+      const made = this.add('text', {x, y, fill: o.fill, opacity: o.opacity ?? null, 'font-size': o.size || 13,
+        'font-weight': o.weight ?? null, 'font-family': o.mono ? mono : sans, 'data-name': o.name ?? null, style: 'white-space:pre',
+        'text-anchor': {right: 'end', center: 'middle'}[o.align] ?? null, transform: o.turned ? `rotate(-90 ${x} ${y})` : null});
+      const shown = o.max ? fit(text, o.max, o) : text;
+      if (!made.firstChild) made.textContent = shown; else if (made.firstChild.data !== shown) made.firstChild.data = shown;
     }
 
     image(picture, x, y, w, h, from) {
@@ -147,13 +214,9 @@
     }
 
     clipped(x, y, w, h, draw) {
-      const outer = this.parent, id = 'clip' + ++clips;
-      this.parent = this.add('clipPath', {id});
-      this.rect(x, y, w, h, {fill: '#000'});
-      this.parent = outer;
-      this.parent = this.add('g', {'clip-path': `url(#${id})`});
-      draw();
-      this.parent = outer;
+      const id = 'clip' + ++clips;
+      this.inside(this.add('clipPath', {id}), () => this.rect(x, y, w, h, {fill: '#000'}));
+      this.inside(this.add('g', {'clip-path': `url(#${id})`}), draw);
     }
   }
 
@@ -170,5 +233,5 @@
     return new CanvasSurface(context);
   }
 
-  Object.assign(qkv, {CanvasSurface, SvgSurface, onCanvas, fit});
+  Object.assign(qkv, {CanvasSurface, SvgSurface, onCanvas, textWidth});
 })();

@@ -7,7 +7,7 @@
   const {n, H, labels, state, views, find, start, figures} = qkv;
   const plot = find('lines-plot'), tall = plot.querySelector('.tall'), stack = plot.querySelector('.stack');
   const [base, over] = plot.querySelectorAll('canvas');
-  const row = 21, most = 2000, moving = 300;  // lines drawn at once, and while it is scrolled
+  const row = 21, most = 2000, helping = 400, moving = 150;  // lines in sight, those drawn in a frame, those of a strip that is scrolled in
 
   const sources = () => {
     if (state.kind !== 'head') return [{weights: qkv.weights(state.kind, state.layer, state.head), colour: qkv.colours.accent,
@@ -22,38 +22,66 @@
     return {column, a: edge - 8, b: edge + middle + 8, from: edge, to: edge + middle};
   };
 
-  // All lines of what is chosen, the strongest first; made when the choice changes, not when it is scrolled.
-  let known = {key: '', lines: []};
+  // All lines of what is chosen, the strongest first: made when the choice changes, not when it is scrolled. Sorted by
+  // counting: how strong a line is takes 256 levels.
+  const weakest = 8, none = {count: 0};
+  let known = {key: '', lines: none};
   function allLines() {
     const key = `${state.kind} ${state.layer} ${[...state.heads]} ${state.log} ${state.hideFirst} ${state.ownScale} ${state.theme}`;
     if (known.key === key) return known.lines;
-    const lines = [];
-    for (const source of sources()) {
-      for (let i = 0; i < n; ++i) for (let j = state.hideFirst ? 1 : 0; j <= i; ++j) add(lines, source, i, j);
+    const all = sources(), found = all.map(({weights, tone}) => ({bits: new Uint32Array(weights.buffer), level: qkv.levels(tone.share)}));
+    const places = new Uint32Array(257), first = state.hideFirst ? 1 : 0;
+    for (const {bits, level} of found) {
+      for (let i = 0, at = 0; i < n; at += ++i) for (let j = first; j <= i; ++j) ++places[255 - level[bits[at + j] >>> 16]];
     }
-    lines.sort((a, b) => b[0] - a[0]);
+    let count = 0;
+    for (let at = 0; at < 256; ++at) {
+      const here = places[at];
+      places[at] = count;
+      if (255 - at >= weakest) count += here;
+    }
+    const lines = {count, part: new Uint8Array(count), i: new Uint32Array(count), j: new Uint32Array(count), source: new Uint16Array(count),
+      colours: all.map(({colour}) => colour)};
+    found.forEach(({bits, level}, source) => {
+      for (let i = 0, at = 0; i < n; at += ++i) {
+        for (let j = first; j <= i; ++j) {
+          const part = level[bits[at + j] >>> 16];
+          if (part < weakest) continue;
+          const place = places[255 - part]++;
+          lines.part[place] = part;
+          lines.i[place] = i;
+          lines.j[place] = j;
+          lines.source[place] = source;
+        }
+      }
+    });
     known = {key, lines};
     return lines;
   }
-  function add(lines, {weights, tone, colour}, i, j) {
-    const part = Math.min(1, tone.share(weights[start(i) + j]));
-    if (part > 0.03) lines.push([part, i, j, colour]);
-  }
-  // Those of one query, or of one key.
+  // Those of one query, or of one key, as [part, i, j, colour].
   function linesOf(side, at) {
     const lines = [];
-    for (const source of sources()) {
-      if (side === 'query') for (let j = state.hideFirst ? 1 : 0; j <= at; ++j) add(lines, source, at, j);
-      else if (!qkv.hidden(at)) for (let i = at; i < n; ++i) add(lines, source, i, at);
+    for (const {weights, tone, colour} of sources()) {
+      const add = (i, j) => {
+        const part = Math.min(1, tone.share(weights[start(i) + j]));
+        if (part > 0.03) lines.push([part, i, j, colour]);
+      };
+      if (side === 'query') for (let j = state.hideFirst ? 1 : 0; j <= at; ++j) add(at, j);
+      else if (!qkv.hidden(at)) for (let i = at; i < n; ++i) add(i, at);
     }
     return lines.sort((a, b) => b[0] - a[0]);
   }
 
-  function drawLines(surface, g, top, lines, strong) {
+  // A line one pixel wide is drawn twice as fast as a wider one: width is for the strong.
+  function drawLine(surface, g, top, part, i, j, colour) {
+    surface.path([[g.from, (i + 0.5) * row - top], [g.to, (j + 0.5) * row - top]],
+                 {curve: true, stroke: colour, opacity: 0.06 + 0.8 * part, width: Math.max(1, 0.5 + 1.7 * part)});
+  }
+  function drawStrong(surface, g, top, lines) {
     for (let at = lines.length; at-- > 0;) {  // the strongest above the others
       const [part, i, j, colour] = lines[at];
       surface.path([[g.from, (i + 0.5) * row - top], [g.to, (j + 0.5) * row - top]],
-                   {curve: true, stroke: colour, opacity: strong ? 0.15 + 0.85 * part : 0.06 + 0.8 * part, width: strong ? 1 + 2 * part : 0.8 + 1.4 * part});
+                   {curve: true, stroke: colour, opacity: 0.15 + 0.85 * part, width: 1 + 2 * part});
     }
   }
 
@@ -73,35 +101,73 @@
     return {top, width: plot.clientWidth, height, first: Math.max(0, Math.floor(top / row)), last: Math.min(n - 1, Math.ceil((top + height) / row))};
   };
 
-  // While it is scrolled what was drawn is moved, and only the rows that came into sight are drawn.
-  let drawn = null;
-  function drawBase() {
-    const {top, width, height} = range(), g = geometry(width), ratio = window.devicePixelRatio || 1;
-    const by = drawn && scrolling ? Math.round((top - drawn.top) * ratio) / ratio : Infinity;
-    if (!drawn || drawn.width !== width || drawn.height !== height || Math.abs(by) > height / 2) {
-      drawn = {top, width, height};
-      drawBand(qkv.onCanvas(base, width, height), g, top, 0, height, most);
-    } else if (by) {
-      drawn.top += by;
-      const context = base.getContext('2d');
-      context.globalCompositeOperation = 'copy';
-      context.drawImage(base, 0, -by, width, height);
-      context.globalCompositeOperation = 'source-over';
-      const from = by > 0 ? height - by - 1 : 0, tall = Math.abs(by) + 1;
-      context.clearRect(0, from, width, tall);
-      drawBand(new qkv.CanvasSurface(context), g, drawn.top, from, tall, moving);
+  // The lines between rows `first` and `last`, as places in allLines(): at most `bound` of them, the strongest.
+  function between(first, last, bound) {
+    const {count, i, j} = allLines(), seen = [];
+    for (let at = 0; at < count && seen.length < bound; ++at) if (i[at] >= first && j[at] <= last) seen.push(at);
+    return seen;
+  }
+  // seen[to - 1] ... seen[from]: the strongest above the others
+  function drawLines(context, g, top, seen, from, to) {
+    const {part, i, j, source, colours} = allLines(), surface = new qkv.CanvasSurface(context);
+    for (let at = Math.min(to, seen.length); at-- > from;) {
+      const line = seen[at];
+      drawLine(surface, g, top, part[line] / 255, i[line], j[line], colours[source[line]]);
     }
   }
 
-  function drawBand(surface, g, top, from, tall, bound) {
-    const first = Math.max(0, Math.floor((top + from) / row) - 1), last = Math.min(n - 1, Math.ceil((top + from + tall) / row)), seen = [];
-    for (const line of allLines()) {
-      if (line[1] < first || line[2] > last) continue;
-      seen.push(line);
-      if (seen.length === bound) break;
+  // While it is scrolled what was drawn is moved, and only the rows that came into sight are drawn. Otherwise the
+  // strongest lines in sight are shown at once, and all of them are drawn on another canvas, some in each frame, which is
+  // copied when it is complete.
+  let drawn = null, task = null, waiting = false;
+  const other = document.createElement('canvas');
+  function drawBase(afresh) {
+    const {top, width, height} = range(), g = geometry(width), ratio = window.devicePixelRatio || 1;
+    const by = drawn && scrolling && !afresh ? Math.round((top - drawn.top) * ratio) / ratio : Infinity;
+    if (!drawn || drawn.width !== width || drawn.height !== height || Math.abs(by) > height / 2) {
+      const known = drawn && !afresh && drawn.top === top && drawn.width === width && drawn.height === height;
+      const first = Math.max(0, Math.floor(top / row) - 1), last = Math.min(n - 1, Math.ceil((top + height) / row));
+      const seen = between(first, last, most);
+      drawn = {top, width, height};
+      for (const canvas of known ? [other] : [base, other]) drawNames(qkv.onCanvas(canvas, width, height), g, top, first, last);
+      if (!known) drawLines(base.getContext('2d'), g, top, seen, 0, helping);
+      task = {g, top, seen, left: seen.length};
+      again();
+    } else if (by) {
+      task = null;
+      drawn.top += by;
+      const context = copy(base, by), from = by > 0 ? height - by - 1 : 0, tall = Math.abs(by) + 1;
+      context.clearRect(0, from, width, tall);
+      drawBand(context, g, drawn.top, from, tall);
     }
+  }
+  function again() {
+    if (!waiting) requestAnimationFrame(help);
+    waiting = true;
+  }
+  function help() {
+    waiting = false;
+    if (!task || state.view !== 'lines') return;
+    const {g, top, seen, left} = task;
+    task.left = Math.max(0, left - helping);
+    drawLines(other.getContext('2d'), g, top, seen, task.left, left);
+    if (task.left > 0) return again();
+    task = null;
+    copy(other, 0);
+  }
+  function copy(canvas, by) {
+    const context = base.getContext('2d');
+    context.globalCompositeOperation = 'copy';
+    context.drawImage(canvas, 0, -by, drawn.width, drawn.height);
+    context.globalCompositeOperation = 'source-over';
+    return context;
+  }
+
+  function drawBand(context, g, top, from, tall) {
+    const first = Math.max(0, Math.floor((top + from) / row) - 1), last = Math.min(n - 1, Math.ceil((top + from + tall) / row));
+    const surface = new qkv.CanvasSurface(context);
     surface.clipped(0, from, g.b + g.column, tall, () => {
-      drawLines(surface, g, top, seen, false);
+      drawLines(context, g, top, between(first, last, moving), 0, moving);
       drawNames(surface, g, top, first, last);
     });
   }
@@ -113,30 +179,43 @@
     const {colours} = qkv, {top, width, height} = range(), g = geometry(width), surface = qkv.onCanvas(over, width, height);
     const {side, at} = pointed(), query = side === 'query';
     base.style.opacity = state.lineAt ? 0.22 : 0.75;
-    const lines = linesOf(side, at);
-    drawLines(surface, g, top, lines, true);
-    const y = (i) => (i + 0.5) * row - top + 4.5;
+    const y = (i) => (i + 0.5) * row - top + 4.5, lines = marked(side, at);
+    const mine = (at + 0.5) * row - top, seen = lines.filter(([, i, j]) => {
+      const far = (query ? j + 0.5 : i + 0.5) * row - top;
+      return Math.max(mine, far) > -5 && Math.min(mine, far) < height + 5;
+    });
+    drawStrong(surface, g, top, seen);
     surface.rect(query ? g.a - g.column + 30 : g.b - 5, at * row - top + 1, g.column - 26, row - 2, {stroke: colours.mark, width: 1.5, radius: 4});
     for (const [part, i, j] of lines) {
-      const other = query ? j : i, o = {size: 13, fill: colours.ink, weight: 600, opacity: 0.35 + 0.65 * part, max: g.column - 34};
+      const other = query ? j : i;
+      if (y(other) < -row || y(other) > height + row) continue;
+      const o = {size: 13, fill: colours.ink, weight: 600, opacity: 0.35 + 0.65 * part, max: g.column - 34};
       surface.rect(query ? g.b - 1 : g.a - g.column + 30, other * row - top + 1, g.column - 29, row - 2, {fill: colours.card});
       if (query) surface.text(g.b, y(other), labels[other], o);
       else surface.text(g.a, y(other), labels[other], {...o, align: 'right'});
     }
     surface.rect(query ? g.a - g.column + 31 : g.b - 4, at * row - top + 2, g.column - 28, row - 4, {fill: colours.card, radius: 4});
     surface.text(query ? g.a : g.b, y(at), labels[at], {size: 13, fill: colours.ink, weight: 600, align: query ? 'right' : 'left', max: g.column - 34});
-    says(side, at);
+  }
+  let marks = {key: ''};
+  function marked(side, at) {
+    const key = `${side} ${at} ${known.key}`;
+    if (marks.key !== key) marks = {key, lines: linesOf(side, at)};
+    return marks.lines;
   }
 
   function says(side, at) {
     const box = find('lines-says'), parts = [];
     for (const {head, weights} of sources()) {
-      const cells = [];
-      if (side === 'query') for (let j = 0; j <= at; ++j) cells.push([weights[start(at) + j], j]);
-      else for (let i = at; i < n; ++i) cells.push([weights[start(i) + at], i]);
-      cells.sort((a, b) => b[0] - a[0] || a[1] - b[1]);
-      if (sources().length > 1) parts.push(parts.length ? ' · ' : '', `head ${head}: `);
-      cells.slice(0, sources().length > 1 ? 2 : 6).forEach(([w, i], place) =>
+      const many = sources().length > 1, count = many ? 2 : 6;
+      let cells = [];
+      if (side === 'query') cells = qkv.largest(weights, at, count).map((j) => [weights[start(at) + j], j]);
+      else {
+        for (let i = at; i < n; ++i) cells.push([weights[start(i) + at], i]);
+        cells.sort((a, b) => b[0] - a[0] || a[1] - b[1]);
+      }
+      if (many) parts.push(parts.length ? ' · ' : '', `head ${head}: `);
+      cells.slice(0, count).forEach(([w, i], place) =>
         parts.push(place ? ', ' : '', qkv.named(i), ' ' + figures(w, qkv.weightError(w))));
     }
     box.replaceChildren(qkv.named(at), side === 'query' ? ' reads ' : ' is read by ', ...parts);
@@ -212,14 +291,16 @@
       if (touched(['query']) && !state.lineAt) reveal();
       find('lines-title').textContent = state.kind === 'head' && state.heads.size !== 1 ?
         `Layer ${state.layer}, ${state.heads.size} heads` : `Who reads whom: ${qkv.sourceName()}`;
-      if (!touched(['view', 'size', 'theme', 'heads', 'kind', 'layer', 'head', 'log', 'hideFirst', 'ownScale', 'matches', 'scrolled', 'settled'])) return drawOver();
-      drawBase();
+      const afresh = touched(['view', 'size', 'theme', 'heads', 'kind', 'layer', 'head', 'log', 'hideFirst', 'ownScale', 'matches']);
+      if (afresh || touched(['scrolled', 'settled'])) drawBase(afresh);
       drawOver();
+      if (afresh || touched(['query', 'lineAt'])) says(pointed().side, pointed().at);
     },
     name: () => (state.kind === 'head' ? `layer ${state.layer} heads ${[...state.heads].sort((a, b) => a - b).join(' ')}` : qkv.sourceName()) + ' lines',
     figure: () => ({width: 760, height: n * row, draw(surface) {
       const g = geometry(760);
-      drawLines(surface, g, 0, allLines().slice(0, 2 * most), false);
+      const {count, part, i, j, source, colours} = allLines();
+      for (let at = Math.min(count, 2 * most); at-- > 0;) drawLine(surface, g, 0, part[at] / 255, i[at], j[at], colours[source[at]]);
       drawNames(surface, g, 0, 0, n - 1);
     }}),
     csv() {

@@ -88,48 +88,54 @@
     says(i, j);
   }
 
-  const line = (name, value) => {
-    const dt = document.createElement('dt'), dd = document.createElement('dd');
-    dt.textContent = name;
-    dd.textContent = value;
-    return [dt, dd];
-  };
+  // What stands beside the matrix: made once, filled in for each cell.
+  const element = (name, parent, properties = {}) => parent.appendChild(Object.assign(document.createElement(name), properties));
+  const box = find('matrix-says'), big = element('p', box, {className: 'big', id: 'matrix-value'});
+  const value = big.appendChild(document.createTextNode('')), small = element('small', big), list = element('dl', box), told = {};
+  for (const name of ['reads', 'is read', 'rank', 'entropy of the row', 'on the first token']) {
+    told[name] = [element('dt', list, {textContent: name}), element('dd', list)];
+  }
+  element('h3', box, {textContent: 'The row reads most'});
+  const bars = element('div', box, {className: 'bars'});
+  const rows = Array.from({length: Math.min(10, n)}, () => {
+    const div = element('div', bars);
+    return {div, name: element('span', div), bar: element('i', div), number: element('span', div)};
+  });
+  function put(node, text) {
+    if (node.textContent !== text) node.textContent = text;
+  }
+  function tell(name, text) {
+    for (const part of told[name]) part.hidden = text === null;
+    if (text !== null) put(told[name][1], text);
+  }
+
   function says(i, j) {
-    const weights = current(), box = find('matrix-says'), parts = [], from = start(i);
-    const order = Array.from({length: i + 1}, (_, key) => key).sort((a, b) => weights[from + b] - weights[from + a] || a - b);
-    let entropy = 0;
-    for (let key = 0; key <= i; ++key) if (weights[from + key] > 0) entropy -= weights[from + key] * Math.log(weights[from + key]);
-    const big = document.createElement('p'), small = document.createElement('small'), list = document.createElement('dl');
-    big.className = 'big';
-    big.id = 'matrix-value';
-    if (j === null) small.textContent = 'point at a cell';
-    else if (j > i) {
-      big.textContent = '0';
-      small.textContent = ' masked: the key lies ahead';
-    } else {
-      const w = weights[from + j], error = qkv.weightError(w);
-      big.textContent = figures(w, error);
-      small.textContent = ' ' + qkv.plusMinus(error);
-      small.className = 'error';
+    const weights = current(), from = start(i), weight = (key) => weights[from + key], shown = (key) => figures(weight(key), qkv.weightError(weight(key)));
+    let entropy = 0, rank = 1;
+    for (let key = 0; key <= i; ++key) {
+      const w = weights[from + key];
+      if (w > 0) entropy -= w * Math.log(w);
+      if (j !== null && j <= i && (w > weight(j) || (w === weight(j) && key < j))) ++rank;
     }
-    big.append(small);
-    list.append(...line('reads', `${i} ${labels[i]}`), ...(j === null ? [] : line('is read', `${j} ${labels[j]}`)),
-                ...(j === null || j > i ? [] : line('rank', `${order.indexOf(j) + 1} of ${i + 1}`)),
-                ...line('entropy of the row', entropy.toFixed(2) + ' nats'), ...line('on the first token', figures(weights[from], qkv.weightError(weights[from]))));
-    const title = document.createElement('h3'), bars = document.createElement('div');
-    title.textContent = 'The row reads most';
-    bars.className = 'bars';
-    bars.append(...order.filter((key) => !qkv.hidden(key)).slice(0, 10).map((key) => {
-      const div = document.createElement('div'), name = document.createElement('span'), bar = document.createElement('i'), number = document.createElement('span');
-      name.textContent = `${key} ${labels[key]}`;
-      bar.style.setProperty('--share', 100 * weights[from + key] + '%');
-      number.textContent = figures(weights[from + key], qkv.weightError(weights[from + key]));
+    const ahead = j !== null && j > i, known = j !== null && !ahead;
+    put(value, known ? shown(j) : ahead ? '0' : '');
+    put(small, known ? ' ' + qkv.plusMinus(qkv.weightError(weight(j))) : ahead ? ' masked: the key lies ahead' : 'point at a cell');
+    small.className = known ? 'error' : '';
+    tell('reads', `${i} ${labels[i]}`);
+    tell('is read', j === null ? null : `${j} ${labels[j]}`);
+    tell('rank', known ? `${rank} of ${i + 1}` : null);
+    tell('entropy of the row', entropy.toFixed(2) + ' nats');
+    tell('on the first token', shown(0));
+    const most = qkv.largest(weights, i, rows.length, state.hideFirst ? 1 : 0);
+    rows.forEach(({div, name, bar, number}, at) => {
+      const key = most[at];
+      div.hidden = key === undefined;
+      if (div.hidden) return;
+      put(name, `${key} ${labels[key]}`);
+      bar.style.setProperty('--share', (100 * weight(key)).toFixed(1) + '%');
+      put(number, shown(key));
       div.className = key === j ? 'here' : '';
-      div.append(name, bar, number);
-      return div;
-    }));
-    parts.push(big, list, title, bars);
-    box.replaceChildren(...parts);
+    });
   }
 
   const cellOf = (event) => {

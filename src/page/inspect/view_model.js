@@ -10,20 +10,19 @@
 
   // A head's weights as a picture of at most `size` pixels a side, each pixel the largest weight below it.
   function picture(weights, tone, size) {
-    const side = Math.min(n, size), made = document.createElement('canvas'), {colours} = qkv;
+    const side = Math.min(n, size), made = document.createElement('canvas'), words = qkv.colours.weightWords;
     made.width = made.height = side;
-    const context = made.getContext('2d'), image = context.createImageData(side, side), most = new Float32Array(side * side);
+    const context = made.getContext('2d'), image = context.createImageData(side, side), most = new Uint8Array(side * side);
+    const level = qkv.levels(tone.share), bits = new Uint32Array(weights.buffer), pixels = new Uint32Array(image.data.buffer);
     for (let i = 0, at = 0; i < n; at += ++i) {
       const row = Math.floor(i * side / n) * side;
       for (let j = state.hideFirst ? 1 : 0; j <= i; ++j) {
         const pixel = row + (side === n ? j : Math.floor(j * side / n));
-        if (weights[at + j] > most[pixel]) most[pixel] = weights[at + j];
+        const here = level[bits[at + j] >>> 16];
+        if (here > most[pixel]) most[pixel] = here;
       }
     }
-    for (let pixel = 0; pixel < side * side; ++pixel) {
-      const [r, g, b] = colours.weights[Math.round(255 * Math.max(0, Math.min(1, tone.share(most[pixel]))))];
-      image.data.set([r, g, b, 255], 4 * pixel);
-    }
+    for (let pixel = 0; pixel < side * side; ++pixel) pixels[pixel] = words[most[pixel]];
     context.putImageData(image, 0, 0);
     return made;
   }

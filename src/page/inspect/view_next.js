@@ -4,10 +4,11 @@
 // What comes next after a position: the model's probabilities, and what each layer would have said (the logit lens).
 (() => {
   const {data, n, L, labels, word, state, views, find, figures} = qkv;
-  const top = data.lensTop, stages = data.lens, plot = find('next-plot'), row = 30;
+  const top = data.lensTop, stages = data.lens, plot = find('next-plot'), above = find('next-now'), canvas = plot.querySelector('canvas'), row = 30;
   const stageName = (s) => s === 0 ? 'embedding' : `layer ${s - 1}`;
 
-  const best = (s, t) => Array.from({length: top}, (_, at) => ({id: stages[s].ids[t * top + at], p: stages[s].probs[t * top + at]}));
+  const nth = (s, t, at) => ({id: stages[s].ids[t * top + at], p: stages[s].probs[t * top + at]});
+  const best = (s, t) => Array.from({length: top}, (_, at) => nth(s, t, at));
   // A token's probability at a stage: null where the stage does not name it.
   function probability(s, t, id) {
     const at = best(s, t).find((one) => one.id === id);
@@ -64,39 +65,41 @@
     }, -1e9);
   }
 
-  // Each layer's best token at the positions around t; the last layer above.
-  function drawTable(surface, x, y, width, t) {
-    const {colours} = qkv, count = Math.min(n, Math.max(3, Math.floor((width - 84) / 84))), each = (width - 84) / count;
-    const first = qkv.clamp(t - Math.floor(count / 2), n - count);
-    surface.text(x, y + 14, 'What each layer holds most likely to come next', {size: 14, weight: 650, fill: colours.ink});
-    for (let t_ = first; t_ < first + count; ++t_) {
-      const left = x + 84 + (t_ - first) * each, here = t_ === t;
-      surface.text(left + each / 2, y + 40, labels[t_], {size: 12, align: 'center', fill: here ? colours.mark : colours.ink, weight: here ? 650 : 400, max: each - 6});
-      for (let s = L; s >= 0; --s) {
-        const top_ = y + 50 + (L - s) * row, {id, p} = best(s, t_)[0], ground = qkv.weightColour(colours, p);
-        surface.rect(left + 1, top_ + 1, each - 2, row - 2, {fill: ground, radius: 4, stroke: here ? colours.mark : colours.faint, width: here ? 1.4 : 1});
-        surface.text(left + each / 2, top_ + 19, word(id), {size: 12, align: 'center', max: each - 10, fill: p > 0.45 ? colours.page : colours.ink,
-          name: `lens-${s}-${t_}`});
-      }
+  function drawColumn(surface, x, y, each, t, here) {
+    const {colours} = qkv;
+    surface.text(x + each / 2, y, labels[t], {size: 12, align: 'center', fill: here ? colours.mark : colours.ink, weight: here ? 650 : 400, max: each - 6});
+    for (let s = L; s >= 0; --s) {
+      const top_ = y + 10 + (L - s) * row, {id, p} = nth(s, t, 0), ground = qkv.weightColour(colours, p);
+      surface.rect(x + 1, top_ + 1, each - 2, row - 2, {fill: ground, radius: 4, stroke: here ? colours.mark : colours.faint, width: here ? 1.4 : 1});
+      surface.text(x + each / 2, top_ + 19, word(id), {size: 12, align: 'center', max: each - 10, fill: p > 0.45 ? colours.page : colours.ink,
+        name: `lens-${s}-${t}`});
     }
+  }
+
+  // Each layer's best token at the positions around t; the last layer above.
+  function drawTable(surface, x, y, width, t, before) {
+    const {colours} = qkv, count = Math.min(n, Math.max(3, Math.floor((width - 84) / 84))), each = (width - 84) / count;
+    const inside = before && t >= before.first && t < before.first + before.count && before.count === count;  // the columns stay
+    const first = inside ? before.first : qkv.clamp(t - Math.floor(count / 2), n - count);
+    surface.text(x, y + 14, 'What each layer holds most likely to come next', {size: 14, weight: 650, fill: colours.ink});
+    for (let at = 0; at < count; ++at) drawColumn(surface, x + 84 + at * each, y + 40, each, first + at, first + at === t);
     for (let s = L; s >= 0; --s) surface.text(x + 74, y + 69 + (L - s) * row, stageName(s), {size: 12, align: 'right', fill: colours.soft});
     return {first, each, count};
   }
 
   const tall = () => Math.max(230, 90 + top * 26);
-  const height = () => tall() + 30 + 60 + (L + 1) * row;
-  let table = null;
-  function draw(surface, width) {
-    const t = state.query, part = Math.min(380, width * 0.36);
-    drawBest(surface, 0, 0, part, t);
-    drawLines(surface, part + 40, 0, width - part - 40, tall(), t);
-    table = drawTable(surface, 0, tall() + 26, width, t);
+  const low = 60 + (L + 1) * row, height = () => tall() + 26 + low;
+  let kept = null, wide = 640, table = null;
+  function drawNow(surface, width) {
+    const part = Math.min(380, width * 0.36);
+    drawBest(surface, 0, 0, part, state.query);
+    drawLines(surface, part + 40, 0, width - part - 40, tall(), state.query);
   }
 
   plot.addEventListener('click', (event) => {
     if (!table) return;
-    const box = plot.getBoundingClientRect(), at = Math.floor((event.clientX - box.left - 84) / table.each);
-    if (event.clientY - box.top > tall() + 26 && at >= 0 && at < table.count) qkv.setQuery(table.first + at);
+    const at = Math.floor((event.clientX - canvas.getBoundingClientRect().left - 84) / table.each);
+    if (event.target === canvas && at >= 0 && at < table.count) qkv.setQuery(table.first + at);
   });
   plot.addEventListener('keydown', (event) => {
     const to = {ArrowLeft: state.query - 1, ArrowRight: state.query + 1, Home: 0, End: n - 1}[event.key];
@@ -113,12 +116,18 @@
         return;
       }
       if (!['view', 'size', 'theme', 'query'].some((name) => now.has(name))) return;
-      const width = Math.max(640, plot.clientWidth), surface = new qkv.SvgSurface(width, height());
-      draw(surface, width);
-      plot.replaceChildren(surface.root);
+      if (now.has('view') || now.has('size')) wide = Math.max(640, plot.clientWidth);
+      if (!kept) above.append((kept = new qkv.SvgSurface(wide, tall())).root);
+      kept.again(wide, tall(), (surface) => drawNow(surface, wide));
+      canvas.style.width = wide + 'px';
+      canvas.style.height = low + 'px';
+      table = drawTable(qkv.onCanvas(canvas, wide, low), 0, 0, wide, state.query, table);
     },
     name: () => `token ${state.query} next`,
-    figure: () => ({width: 1180, height: height(), draw: (surface) => draw(surface, 1180)}),
+    figure: () => ({width: 1180, height: height(), draw(surface) {
+      drawNow(surface, 1180);
+      drawTable(surface, 0, tall() + 26, 1180, state.query, null);
+    }}),
     csv() {
       const rows = [['stage', 'position', 'token', 'entropy', 'follows', ...Array.from({length: top}, (_, at) => [`token_${at + 1}`, `p_${at + 1}`]).flat()]];
       stages.forEach((stage, s) => labels.forEach((label, t) => rows.push([stageName(s), t, label, stage.entropy[t], t + 1 < n ? stage.next[t] : '',

@@ -6,39 +6,47 @@
 (() => {
   const {data, n, H, labels, state, views, find, start, figures, plusMinus} = qkv;
   const row = 20, root = Math.sqrt(data.dk);
-  const plot = find('steps-rows');
-  let shown = null, asked = 0;
+  const plot = find('steps-rows'), strips = plot.querySelectorAll('canvas'), surfaces = new Map();
+  let shown = null, asked = 0, wide = 0, seen = 420;  // the width of the view, the height of the rows in sight
 
-  // The columns of the table of keys, as wide as there is room for.
+  // The columns of the table of keys, as wide as there is room for. The four numbers of a key are one line of text: a
+  // browser lays it out as fast as one of them.
+  const figure = {size: 11.5, mono: true}, letters = {score: 15, scaled: 17, masked: 13, weight: 25};
   function columns(width) {
-    const strip = Math.max(70, Math.min(320, (width - 610) / 2)), list = {};
+    const letter = qkv.textWidth('0', figure), numbers = 72 * letter, strip = Math.max(70, Math.min(320, (width - 132 - numbers + 14) / 2)), list = {};
     let x = 0;
-    for (const [name, wide] of [['key', 132], ['k', strip], ['score', 116], ['scaled', 116], ['masked', 90], ['weight', 170], ['v', strip]]) {
+    for (const [name, wide] of [['key', 132], ['k', strip], ['score', 15 * letter + 14], ['scaled', 17 * letter], ['masked', 13 * letter],
+                                ['weight', 25 * letter], ['v', strip]]) {
       list[name] = {x, w: wide - 14};
       x += wide;
     }
     return {...list, width: x - 14};
   }
 
-  // --- a vector as bars and numbers ---
+  // --- a vector as bars and numbers, a text a line of 16: the browser lays out a line as fast as a number ---
 
-  const perLine = 16;
+  const perLine = 16, digits = {size: 11, mono: true};
   const vectorHeight = (count) => 74 + 15 * Math.ceil(count / perLine);
   function drawVector(surface, y, width, count, value, error, name) {
-    const {colours} = qkv, wide = Math.min(70, (width - 40) / perLine), few = count <= perLine, middle = y + 33;
+    const {colours} = qkv, letter = qkv.textWidth('0', digits), letters = Math.min(11, Math.floor((width - 40) / perLine / letter));
+    const few = count <= perLine, wide = letters * letter, middle = y + 33;
     const each = few ? wide : width / count, x = few ? 34 : 0;  // few bars stand above their numbers
     let most = 0;
     for (let c = 0; c < count; ++c) most = Math.max(most, Math.abs(value(c)));
     surface.path([[x, middle], [x + each * count, middle]], {stroke: colours.edge});
+    const above = [], below = [];
     for (let c = 0; c < count; ++c) {
       const tall = most ? Math.abs(value(c)) / most * 30 : 0, up = value(c) > 0;
-      surface.rect(x + c * each + 0.5 + (few ? each * 0.3 : 0), up ? middle - tall : middle, Math.max(1, (few ? 0.62 : 1) * each - 1.5), tall, {fill: up ? colours.positive : colours.negative});
+      (up ? above : below).push([x + c * each + 0.5 + (few ? each * 0.3 : 0), up ? middle - tall : middle, Math.max(1, (few ? 0.62 : 1) * each - 1.5), tall]);
     }
-    for (let c = 0; c < count; ++c) {
-      const line = Math.floor(c / perLine), at = y + 84 + 15 * line;
-      if (c % perLine === 0) surface.text(26, at, String(c), {size: 10, fill: colours.soft, align: 'right'});
-      surface.text(34 + (c % perLine + 1) * wide - 6, at, figures(value(c), error), {size: 11, mono: true, align: 'right',
-        fill: colours.ink, name: `${name}-${c}`});
+    surface.rects(above, {fill: colours.positive});
+    surface.rects(below, {fill: colours.negative});
+    for (let first = 0; first < count; first += perLine) {
+      const at = y + 84 + 15 * first / perLine;
+      let line = '';
+      for (let c = first; c < Math.min(count, first + perLine); ++c) line += figures(value(c), error).padStart(letters);
+      surface.text(26, at, String(first), {size: 10, fill: colours.soft, align: 'right'});
+      surface.text(34 - letter, at, line, {...digits, fill: colours.ink, name: `${name}-${first}`});
     }
     surface.text(width, y - 6, plusMinus(error) + ' each', {size: 11, fill: colours.soft, align: 'right'});
   }
@@ -106,59 +114,88 @@
   };
 
   // All rows of k (or v) as one picture: a line a key, a pixel a component.
-  function picture(rows, keys) {
-    const made = document.createElement('canvas');
+  function picture(rows, keys, made = document.createElement('canvas')) {
     made.width = rows.width;
     made.height = n;
-    const context = made.getContext('2d'), image = context.createImageData(rows.width, n);
-    let most = 1e-30;
+    const context = made.getContext('2d'), image = context.createImageData(rows.width, n), words = qkv.colours.signedWords;
+    const pixels = new Uint32Array(image.data.buffer);
+    let most = 1e-30, at = 0;
     for (const scale of rows.scale) most = Math.max(most, scale);
-    keys.forEach((t, line) => {
-      for (let c = 0; c < rows.width; ++c) {
-        image.data.set([...qkv.signedRgb(qkv.colours, rows.value(t, c) / most), 255], 4 * (line * rows.width + c));
-      }
-    });
+    for (const t of keys) for (let c = 0; c < rows.width; ++c) pixels[at++] = words[qkv.signedAt(rows.value(t, c) / most)];
     context.putImageData(image, 0, 0);
     return made;
   }
 
-  function drawRows(surface, y, width) {
-    const {colours} = qkv, c = columns(width), {i, scores, weights, vectors, keys} = shown;
-    if (vectors) {
-      surface.image(picture(vectors.k, keys), c.k.x, y + 1, c.k.w, n * row);
-      surface.image(picture(vectors.v, keys), c.v.x, y + 1, c.v.w, n * row);
+  // Keys: each one's token, what the query makes of it, and how much of its value is taken. Bars and rules of all rows
+  // are a few paths.
+  function drawLines(surface, y, width, lines) {
+    const {colours} = qkv, {i, scores, weights, keys, most} = shown, c = columns(width), at = (line) => y + line * row;
+    const bars = {negative: [], positive: [], 'negative ahead': [], 'positive ahead': [], weight: []}, told = [];
+    for (const line of lines) {
+      const j = keys[line], ahead = j > i, known = !ahead || scores.all, top = at(line) + 5, tall = row - 9;
+      const value = known ? scores.value(j) : 0, error = known ? scores.error(j) : 0, less = known && !ahead && scores.below(j) ? '<' : '';
+      const w = ahead ? 0 : weights[start(i) + j], long = Math.min(24, Math.abs(value) / most * 24);
+      const said = (times) => known ? less + figures(value * times, Number.isFinite(error) ? error * times : 0.5) : 'not\u00a0held';
+      for (const {x} of [c.score, c.scaled]) {
+        bars[(value < 0 ? 'negative' : 'positive') + (ahead ? ' ahead' : '')].push([value < 0 ? x + 26 - long : x + 26, top, long, tall]);
+      }
+      bars.weight.push([c.weight.x, top, (c.weight.w - 58) * w, tall]);
+      told.push({line, j, score: said(root), scaled: said(1), masked: ahead ? '−∞' : said(1), weight: ahead ? '0' : figures(w, qkv.weightError(w))});
     }
-    let most = 1e-9;
-    for (let j = 0; j < n; ++j) if (j <= i || scores.all) most = Math.max(most, Math.abs(scores.value(j)));
-    keys.forEach((j, line) => {
-      const top = y + line * row, base = top + 14.5, ahead = j > i, known = !ahead || scores.all, small = {size: 12, fill: ahead ? colours.soft : colours.ink};
-      const number = {...small, size: 11.5, mono: true, align: 'right'};
-      if (line) surface.path([[0, top + 0.5], [width, top + 0.5]], {stroke: colours.faint});
+    surface.rects(lines.filter((line) => line).map((line) => [0, at(line), width, 1]), {fill: colours.faint});
+    surface.rects(lines.flatMap((line) => [c.score, c.scaled].map(({x}) => [x + 25.5, at(line) + 3, 1, row - 5])), {fill: colours.edge});
+    for (const [name, list] of Object.entries(bars)) {
+      surface.rects(list, {fill: colours[name.split(' ')[0]] || colours.accent, opacity: name.endsWith('ahead') ? 0.45 : 1});
+    }
+    for (const {line, j, ...numbers} of told) {
+      const base = at(line) + 14.5, fill = j > i ? colours.soft : colours.ink;
       surface.text(24, base, String(j), {size: 10.5, fill: colours.soft, align: 'right'});
-      surface.text(32, base, labels[j], {...small, weight: j === i ? 650 : 400, max: c.key.w - 34});
-      const signed = (column, value, error, name) => {
-        const {x, w} = c[column], middle = x + 26, tall = Math.min(24, Math.abs(value) / (most * (column === 'score' ? root : 1)) * 24);
-        if (!known) return surface.text(x + w, base, 'not held', {...number, fill: colours.soft});
-        surface.path([[middle, top + 3], [middle, top + row - 2]], {stroke: colours.edge});
-        surface.rect(value < 0 ? middle - tall : middle, top + 5, tall, row - 9, {fill: value < 0 ? colours.negative : colours.positive, opacity: ahead ? 0.45 : 1});
-        const less = scores.below(j) && known && !ahead ? '< ' : '';
-        surface.text(x + w, base, less + figures(value, Number.isFinite(error) ? error : 0.5), {...number, name: `${name}-${j}`});
-      };
-      const value = known ? scores.value(j) : 0, error = known ? scores.error(j) : 0;
-      signed('score', value * root, error * root, 'score');
-      signed('scaled', value, error, 'scaled');
-      surface.text(c.masked.x + c.masked.w, base, ahead ? '−∞' : (scores.below(j) ? '< ' : '') + figures(value, Number.isFinite(error) ? error : 0.5), {...number, name: 'masked-' + j});
-      const w = ahead ? 0 : weights[start(i) + j], {x, w: wide} = c.weight;
-      surface.rect(x, top + 5, Math.max(0, (wide - 58) * w), row - 9, {fill: colours.accent, radius: 2});
-      surface.text(x + wide, base, ahead ? '0' : figures(w, qkv.weightError(w)), {...number, name: 'weight-' + j, weight: w >= 0.1 ? 650 : 400});
+      surface.text(32, base, labels[j], {size: 12, fill, weight: j === i ? 650 : 400, max: c.key.w - 34});
+      surface.text(c.score.x, base, Object.entries(letters).map(([column, wide]) => numbers[column].padStart(wide)).join(''), {...figure, fill, name: 'row-' + j});
+    }
+  }
+
+  function drawRows(surface, y, width) {
+    const c = columns(width), {vectors, keys} = shown;
+    for (const name of vectors ? ['k', 'v'] : []) surface.image(picture(vectors[name], keys), c[name].x, y + 1, c[name].w, n * row);
+    drawLines(surface, y, width, [...keys.keys()]);
+    surface.path([[0, y + n * row + 0.5], [width, y + n * row + 0.5]], {stroke: qkv.colours.edge});
+  }
+
+  // On the page only the rows in sight are drawn, each in a place of its own that later rows take over; the keys and the
+  // values are two pictures below.
+  function placeRows(top = plot.scrollTop) {
+    if (!shown) return;
+    const {width, keys, vectors, layer, head} = shown, c = columns(width), most = Math.min(n, Math.ceil(seen / row) + 5);
+    const first = qkv.clamp(Math.floor(top / row) - 2, n - most), at = `${first} ${most}`;
+    if (shown.at === at) return;
+    shown.at = at;
+    svgOf('steps-rows', width, n * row + 4, (surface) => {
+      drawLines(surface, 0, width, Array.from({length: most}, (_, place) => first + (place - first % most + most) % most));
     });
-    surface.path([[0, y + n * row + 0.5], [width, y + n * row + 0.5]], {stroke: colours.edge});
+    const strip = `${layer} ${head} ${width} ${state.theme} ${state.sorted ? keys : ''}`;
+    if (plot.dataset.strips === strip) return;
+    plot.dataset.strips = strip;
+    ['k', 'v'].forEach((name, which) => {
+      const canvas = strips[which];
+      canvas.hidden = !vectors;
+      if (vectors) picture(vectors[name], keys, canvas);
+      canvas.style.cssText = `left:${c[name].x}px;width:${c[name].w}px;height:${n * row}px`;
+    });
+  }
+  plot.addEventListener('scroll', () => placeRows(), {passive: true});
+
+  function svgOf(id, width, height, draw) {
+    let surface = surfaces.get(id);
+    if (!surface) {
+      surfaces.set(id, surface = new qkv.SvgSurface(width, height));
+      find(id).append(surface.root);
+    }
+    surface.again(width, height, draw);
   }
 
   function place(id, part, width) {
-    const surface = new qkv.SvgSurface(width, part.height());
-    part.draw(surface, 0, width);
-    find(id).replaceChildren(surface.root);
+    svgOf(id, width, part.height(), (surface) => part.draw(surface, 0, width));
   }
 
   // The numbers of one key and its value, below the table.
@@ -169,14 +206,15 @@
     const s = j <= shown.i || shown.scores.all ? shown.scores.value(j) : NaN;
     says.replaceChildren('key ', qkv.named(j), Number.isFinite(s) ? `: score ${figures(s * root, shown.scores.error(j) * root)}, scaled ${figures(s, shown.scores.error(j))} (${plusMinus(Math.min(99, shown.scores.error(j)))})` : '',
                          j > shown.i ? ', masked: it lies ahead' : `, weight ${figures(w, qkv.weightError(w))} (${plusMinus(qkv.weightError(w))}). A click, or up and down in the table, chooses another key.`);
-    if (!shown.vectors) return box.replaceChildren();
-    const width = box.clientWidth, {k, v} = shown.vectors, tall = 34 + vectorHeight(data.dk), {colours} = qkv;
-    const surface = new qkv.SvgSurface(width, tall + 34 + vectorHeight(data.dv) + 10);
-    surface.text(0, 13, `k of ${quoted(j)}  [${data.dk}]`, {size: 12, mono: true, fill: colours.soft});
-    drawVector(surface, 30, width, data.dk, (c) => k.value(j, c), k.error(j), 'k');
-    surface.text(0, tall + 13, `v of ${quoted(j)}  [${data.dv}]`, {size: 12, mono: true, fill: colours.soft});
-    drawVector(surface, tall + 30, width, data.dv, (c) => v.value(j, c), v.error(j), 'v');
-    box.replaceChildren(surface.root);
+    box.hidden = !shown.vectors;
+    if (!shown.vectors) return;
+    const {width} = shown, {k, v} = shown.vectors, tall = 34 + vectorHeight(data.dk), {colours} = qkv;
+    svgOf('steps-key', width, tall + 34 + vectorHeight(data.dv) + 10, (surface) => {
+      surface.text(0, 13, `k of ${quoted(j)}  [${data.dk}]`, {size: 12, mono: true, fill: colours.soft});
+      drawVector(surface, 30, width, data.dk, (c) => k.value(j, c), k.error(j), 'k');
+      surface.text(0, tall + 13, `v of ${quoted(j)}  [${data.dv}]`, {size: 12, mono: true, fill: colours.soft});
+      drawVector(surface, tall + 30, width, data.dv, (c) => v.value(j, c), v.error(j), 'v');
+    });
   }
 
   async function draw() {
@@ -185,19 +223,23 @@
     if (mine !== asked || state.view !== 'steps') return;
     const weights = qkv.weights('head', layer, head), all = Array.from({length: n}, (_, j) => j);
     const order = all.slice().sort((a, b) => (b <= i ? weights[start(i) + b] : -1) - (a <= i ? weights[start(i) + a] : -1) || a - b);
-    shown = {i, layer, head, scores, vectors, weights, order, keys: state.sorted ? order : all};
-    const moved = plot.dataset.drawn !== `${layer} ${head} ${i}`, width = Math.max(760, find('steps-query').clientWidth);
+    let most = 1e-9;
+    for (let j = 0; j < n; ++j) if (j <= i || scores.all) most = Math.max(most, Math.abs(scores.value(j)));
+    if (!wide) [wide, seen] = [Math.max(760, find('steps-query').clientWidth), plot.clientHeight || 420];
+    const moved = plot.dataset.drawn !== `${layer} ${head} ${i}`, width = wide;
+    shown = {i, layer, head, scores, vectors, weights, order, keys: state.sorted ? order : all, most, width};
     find('steps-title').textContent = `Layer ${layer}, head ${head}: how ${quoted(i)} (${i}) reads, step by step`;
     const missing = find('steps-missing');
     missing.hidden = Boolean(vectors);
     missing.textContent = `This file holds q, k, v and z of the heads that fit into it, and not of this one; its scores and weights are here. Made with --layer ${layer} --head ${head} it holds this one; a shorter text leaves room for all.`;
     place('steps-query', parts.query, width);
     place('steps-head', parts.head, width);
-    place('steps-rows', parts.rows, width);
     place('steps-sum', parts.sum, width);
     const line = shown.keys.indexOf(i);  // the query's own row in sight, with what it reads above
-    if (!state.sorted && moved) plot.scrollTop = Math.max(0, (line + 2) * row - plot.clientHeight);
+    const top = qkv.clamp((line + 2) * row - seen, n * row - seen), to = moved && !state.sorted;
+    placeRows(to ? top : plot.scrollTop);
     drawKey();
+    if (to) plot.scrollTop = top;
     plot.dataset.drawn = `${layer} ${head} ${i}`;
   }
 
@@ -216,6 +258,7 @@
 
   views.steps = {
     update(now) {
+      if (now.has('view') || now.has('size')) wide = 0;
       if (['view', 'size', 'theme', 'layer', 'head', 'query', 'sorted'].some((name) => now.has(name))) draw();
       else if (now.has('key')) drawKey();
     },
