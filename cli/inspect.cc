@@ -106,13 +106,9 @@ void show_effect(const Options& o, qkv::LoadedModel& loaded, const std::vector<s
 
 // Which activations the answers need.
 std::vector<qkv::TraceSite> sites_of(const Options& o) {
-  if (!o.html.empty()) return {};
-  std::vector<qkv::TraceSite> sites{qkv::TraceSite::pattern};
-  for (int i = 0; !o.save.empty() && i < qkv::kTraceSites; ++i) {
-    const auto site = static_cast<qkv::TraceSite>(i);
-    if (site != qkv::TraceSite::products && site != qkv::TraceSite::scaled) sites.push_back(site);
-  }
-  return sites;
+  using enum qkv::TraceSite;
+  if (!o.html.empty()) return {q, k, rot_q, rot_k, v, z, scaled, pattern};
+  return {o.details() || o.save.empty() ? pattern : resid_post};
 }
 
 void write_page(const Options& o, const qkv::Trace& trace, const qkv::Tokenizer& tokenizer) {
@@ -177,10 +173,18 @@ void run(const Options& o) {
   if (o.scores && !o.shows_text()) return;
   tokens = that_fit(std::move(tokens), loaded, o.tokens);
   if (!o.ablate.empty() || !o.patch.empty()) return show_effect(o, loaded, tokens);
-  qkv::Trace trace = qkv::trace_text(loaded.model, loaded.tokenizer, tokens, {.sites = sites_of(o)});
+  std::optional<qkv::TraceSaver> saver;
+  if (!o.save.empty()) saver.emplace(o.save);
+  const bool shown = o.details() || !o.html.empty() || !saver;
+  qkv::Trace trace = qkv::trace_text(
+      loaded.model, loaded.tokenizer, tokens,
+      {.sites = sites_of(o), .lens_top = shown ? 5 : 0, .rollout = !o.html.empty(), .also = saver ? &*saver : nullptr});
   trace.model = o.model;
   trace.head_scores = std::move(scores);
-  if (!o.save.empty()) print(fmt::format("{}: {} arrays\n", o.save, qkv::save_trace(o.save, trace)));
+  if (saver) {
+    saver->save_ends(trace.tokens, trace.logits);
+    print(fmt::format("{}: {} arrays\n", o.save, saver->files));
+  }
   if (!o.html.empty()) {
     write_page(o, trace, loaded.tokenizer);
     print(o.html + "\n");

@@ -25,9 +25,10 @@ struct PythonTrace {
   SharedModel core;
 };
 
-constexpr std::array<const char*, kTraceSites> kSites{
-    "resid_pre", "q", "k",        "v",         "rot_q",   "rot_k",          "products", "scaled",  "scores",
-    "pattern",   "z", "attn_out", "resid_mid", "mlp_pre", "mlp_pre_linear", "mlp_post", "mlp_out", "resid_post"};
+constexpr std::array<const char*, kLayerSites> kSites{
+    "resid_pre",      "ln1_scale", "ln1_normalized", "q",        "k",       "v",         "rot_q",     "rot_k",
+    "products",       "scaled",    "scores",         "pattern",  "z",       "attn_out",  "resid_mid", "ln2_scale",
+    "ln2_normalized", "mlp_pre",   "mlp_pre_linear", "mlp_post", "mlp_out", "resid_post"};
 
 nb::object shown(const Tensor& tensor, const nb::object& owner) {
   return tensor.size() == 0 ? nb::none() : shown_in_numpy(tensor, owner);
@@ -138,9 +139,10 @@ void bind_inspect(nb::module_& m) {
             return pieces;
           },
           nb::sig("def pieces(self) -> list[bytes]"), "The tokens' bytes, which may be parts of characters.")
-      .def_prop_ro("layers", &layers, nb::sig("def layers(self) -> list[dict[str, numpy.ndarray]]"),
-                   "Of each layer, by name: q, k, z [ctx, heads, d]; products, scaled, scores, pattern [n_head, ctx, "
-                   "ctx]; resid_pre, attn_out, resid_mid, mlp_pre, mlp_post, mlp_out, resid_post [ctx, d].")
+      .def_prop_ro(
+          "layers", &layers, nb::sig("def layers(self) -> list[dict[str, numpy.ndarray]]"),
+          "Of each layer, by name: q, k, z [ctx, heads, d]; products, scaled, scores, pattern [n_head, ctx, "
+          "ctx]; resid_pre, ln1_normalized, attn_out, resid_mid, mlp_pre, mlp_post, mlp_out, resid_post [ctx, d].")
       .def_prop_ro(
           "logits", [](PythonTrace& self) { return shown(self.trace->logits, nb::cast(self)); },
           nb::sig("def logits(self) -> numpy.ndarray"), "[ctx, vocab_size].")

@@ -36,6 +36,10 @@ struct TraceLayer {
   Tensor z;               // [ctx, n_head, v_head_dim]    pattern . v
   Tensor attn_out;        // [ctx, d_model]               what attention adds to the stream
   Tensor resid_pre;       // [ctx, d_model]
+  Tensor ln1_scale;       // [ctx, 1]                     attention's norm: what each token's vector is divided by
+  Tensor ln1_normalized;  // [ctx, d_model]               rmsnorm: before its gain; layernorm: its result
+  Tensor ln2_scale;       // [ctx, 1]                     the MLP's norm
+  Tensor ln2_normalized;  // [ctx, d_model]
   Tensor resid_mid;       // [ctx, d_model]
   Tensor resid_post;      // [ctx, d_model]
   Tensor mlp_pre;         // [ctx, d_ff]
@@ -43,8 +47,23 @@ struct TraceLayer {
   Tensor mlp_post;        // [ctx, d_ff]
   Tensor mlp_out;         // [ctx, d_model]               what the MLP adds to the stream
 
-  Tensor& at(TraceSite site) noexcept;
-  const Tensor& at(TraceSite site) const noexcept;
+  // Of one of the kLayerSites sites of a layer.
+  Tensor& at(TraceSite site);
+  const Tensor& at(TraceSite site) const;
+};
+
+// What belongs to no layer.
+struct TraceAround {
+  Tensor embed;                // [ctx, d_model]  the tokens' vectors
+  Tensor pos_embed;            // [ctx, d_model]  the positions' vectors; learned positions only
+  Tensor embed_ln_scale;       // [ctx, 1]        the norm after their sum, if there is one
+  Tensor embed_ln_normalized;  // [ctx, d_model]
+  Tensor ln_final_scale;       // [ctx, 1]        the norm before the head, if there is one
+  Tensor ln_final_normalized;  // [ctx, d_model]
+
+  // Of one of the other sites.
+  Tensor& at(TraceSite site);
+  const Tensor& at(TraceSite site) const;
 };
 
 // Next-token probabilities if the model stopped here (nostalgebraist, "logit lens", 2020): softmax of unembed(stream).
@@ -74,7 +93,8 @@ struct Trace {
   std::vector<std::int32_t> tokens;  // [ctx]
   std::vector<std::string> pieces;   // [ctx] the tokens' bytes, which may be parts of characters
   std::vector<TraceLayer> layers;    // [n_layer]
-  Tensor logits;                     // [ctx, vocab_size] f32: row t predicts token t + 1
+  TraceAround around;
+  Tensor logits;                // [ctx, vocab_size] f32: row t predicts token t + 1
   std::vector<LensStage> lens;  // [n_layer + 1]: stage 0 is what layer 0 reads, stage n_layer is the output; or empty
   Tensor rollout;               // [n_layer, ctx, ctx] f32: see attention_rollout; or empty
   std::vector<HeadScores> head_scores;  // [n_layer * n_head] by layer and head, or empty
@@ -83,20 +103,25 @@ struct Trace {
 };
 
 struct TraceOptions {
-  std::vector<TraceSite> sites = {};  // what layers record; empty: everything. The lens needs resid_pre and resid_post,
+  std::vector<TraceSite> sites = {};  // what is recorded; empty: everything. The lens needs resid_pre and resid_post,
                                       // rollout needs pattern; those are then recorded too
   std::int64_t lens_top = 5;          // tokens a stage of the lens keeps; 0: no lens
   bool rollout = true;
+  TraceSink* also = nullptr;  // sees the same pass, before it is recorded; may be null
 };
 
 // Records one forward pass: everything in it is what that pass made, nothing is computed a second time. Where one of
 // attention's matrices is recorded, attention runs on its reference path, and all numbers equal those of the other
-// paths to rounding. Memory: 4 matrices [n_head, ctx, ctx] f32 a layer, and the activations. Throws
-// std::invalid_argument on no tokens, a token outside the vocabulary and more tokens than ctx_len.
+// paths to rounding. Memory: 4 matrices [n_head, ctx, ctx] f32 a layer, and the activations
+// (trace_bytes). Throws std::invalid_argument on no tokens, a token outside the vocabulary, more tokens than ctx_len,
+// and where so much memory cannot be had.
 Trace trace_text(Model& model, std::span<const std::int32_t> tokens, const TraceOptions& options = {});
 // The same, with what the tokens are in bytes.
 Trace trace_text(Model& model, const Tokenizer& tokenizer, std::span<const std::int32_t> tokens,
                  const TraceOptions& options = {});
+
+// The bytes of attention's matrices and of the logits that trace_text(..., options) would hold: nearly all of it.
+std::int64_t trace_bytes(const ModelConfig& config, std::int64_t ctx, const TraceOptions& options);
 
 // Copies what a pass over one sequence shows; the sink behind trace_text, for passes of one's own.
 class TraceRecorder : public TraceSink {
@@ -106,9 +131,29 @@ class TraceRecorder : public TraceSink {
   void visit(const Traced& traced) override;
 
   std::vector<TraceLayer> layers;
+  TraceAround around;
 
  private:
   std::vector<bool> wanted_;  // [kTraceSites]
+};
+
+// Writes what a pass over one sequence shows as DIR/NAME.npy while it is made, so that a long text's matrices are in
+// memory one layer at a time: f32, named and shaped as TransformerLens has it, a batch axis of 1 in front:
+// blocks.0.attn.hook_q.npy [1, ctx, n_head, head_dim], blocks.0.attn.hook_pattern.npy [1, n_head, ctx, ctx],
+// ln_final.hook_scale.npy [1, ctx, 1] and so on (hook_name); products and scaled, which it has no hooks for, are left
+// out. Throws qkv::FileError.
+class TraceSaver : public TraceSink {
+ public:
+  explicit TraceSaver(std::string directory);  // made if it is missing
+  bool wants(TraceSite site, std::int64_t layer) const override;
+  void visit(const Traced& traced) override;
+  // tokens.npy [1, ctx] i64 and logits.npy [1, ctx, vocab_size]
+  void save_ends(std::span<const std::int32_t> tokens, const Tensor& logits);
+
+  std::int64_t files = 0;  // written so far
+
+ private:
+  std::string directory_;
 };
 
 // The lens of each stage, from the trace's streams and logits: stages 0 ... n_layer - 1 are unembed(resid_pre), and the
@@ -155,10 +200,7 @@ struct HeadEffect {
 HeadEffect head_effect(Model& model, std::span<const std::int32_t> tokens, std::span<const HeadId> zeroed,
                        std::span<const HeadId> patched = {}, std::span<const std::int32_t> other = {});
 
-// Every activation of a trace as DIR/NAME.npy, f32, named and shaped as TransformerLens has it, a batch axis of 1 in
-// front: blocks.0.attn.hook_q.npy [1, ctx, n_head, head_dim], blocks.0.attn.hook_pattern.npy [1, n_head, ctx, ctx] and
-// so on (hook_name); products and scaled, which it has no hooks for, are left out. Beside them tokens.npy [1, ctx] i64
-// and logits.npy [1, ctx, vocab_size]. The directory is made if it is missing. Returns the number of files; throws
+// Every activation of a trace as TraceSaver writes it, with tokens and logits. Returns the number of files; throws
 // qkv::FileError.
 std::int64_t save_trace(const std::string& directory, const Trace& trace);
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "inspect/checks.h"
+#include "inspect/recorded.h"
 #include "qkv/inspect.h"
 
 namespace qkv {
@@ -32,7 +33,9 @@ Tensor copied(const ConstView& view) {
   return tensor;
 }
 
-Tensor copied_to_f32(const ConstView& view) {
+}  // namespace
+
+Tensor recorded(const ConstView& view) {
   if (view.rank() < 2 || view.rank() > 4 || view.shape[0] != 1)
     refuse_inspect("one sequence, [1, ...] of two to four axes, to record", to_string(view.shape));
   switch (view.dtype) {
@@ -47,19 +50,20 @@ Tensor copied_to_f32(const ConstView& view) {
   }
 }
 
-}  // namespace
-
 TraceRecorder::TraceRecorder(std::int64_t n_layer, std::vector<TraceSite> sites)
     : layers(static_cast<std::size_t>(std::max<std::int64_t>(n_layer, 0))), wanted_(kTraceSites, sites.empty()) {
   for (const TraceSite site : sites) wanted_[static_cast<std::size_t>(site)] = true;
 }
 
 bool TraceRecorder::wants(TraceSite site, std::int64_t layer) const {
-  return layer >= 0 && layer < static_cast<std::int64_t>(layers.size()) && wanted_[static_cast<std::size_t>(site)];
+  const std::int64_t first = static_cast<int>(site) < kLayerSites ? 0 : -1;
+  return layer >= first && layer < static_cast<std::int64_t>(layers.size()) && wanted_[static_cast<std::size_t>(site)];
 }
 
 void TraceRecorder::visit(const Traced& traced) {
-  layers[static_cast<std::size_t>(traced.layer)].at(traced.site) = copied_to_f32(traced.values);
+  Tensor& to =
+      traced.layer < 0 ? around.at(traced.site) : layers[static_cast<std::size_t>(traced.layer)].at(traced.site);
+  to = recorded(traced.values);
 }
 
 }  // namespace qkv

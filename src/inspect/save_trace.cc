@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <utility>
 
+#include "inspect/recorded.h"
 #include "qkv/array_file.h"
 #include "qkv/error.h"
 #include "qkv/inspect.h"
@@ -21,29 +23,48 @@ ConstView with_batch(const Tensor& tensor) {
   return view;
 }
 
+void save(const std::string& directory, const std::string& name, const Tensor& tensor) {
+  save_npy(directory + "/" + name + ".npy", with_batch(tensor));
+}
+
 }  // namespace
 
-std::int64_t save_trace(const std::string& directory, const Trace& trace) {
+TraceSaver::TraceSaver(std::string directory) : directory_(std::move(directory)) {
   std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) throw FileError(directory, "cannot be made: " + error.message());
-  std::int64_t files = 0;
-  const auto save = [&](const std::string& name, const Tensor& tensor) {
-    if (tensor.size() == 0) return;
-    save_npy(directory + "/" + name + ".npy", with_batch(tensor));
-    ++files;
+  std::filesystem::create_directories(directory_, error);
+  if (error) throw FileError(directory_, "cannot be made: " + error.message());
+}
+
+bool TraceSaver::wants(TraceSite site, std::int64_t) const {
+  return site != TraceSite::products && site != TraceSite::scaled;
+}
+
+void TraceSaver::visit(const Traced& traced) {
+  save(directory_, hook_name(traced.site, traced.layer), recorded(traced.values));
+  ++files;
+}
+
+void TraceSaver::save_ends(std::span<const std::int32_t> tokens, const Tensor& logits) {
+  Tensor ids(Dims{static_cast<std::int64_t>(tokens.size())}, DType::i64);
+  std::copy(tokens.begin(), tokens.end(), ids.data<std::int64_t>());
+  save(directory_, "tokens", ids);
+  save(directory_, "logits", logits);
+  files += 2;
+}
+
+std::int64_t save_trace(const std::string& directory, const Trace& trace) {
+  TraceSaver saver(directory);
+  const auto show = [&](TraceSite site, std::int64_t layer, const Tensor& tensor) {
+    if (tensor.size() > 0 && saver.wants(site, layer)) saver.visit({site, layer, with_batch(tensor), {}});
   };
-  for (std::size_t l = 0; l < trace.layers.size(); ++l)
-    for (int i = 0; i < kTraceSites; ++i) {
-      const auto site = static_cast<TraceSite>(i);
-      if (site == TraceSite::products || site == TraceSite::scaled) continue;
-      save(hook_name(site, static_cast<std::int64_t>(l)), trace.layers[l].at(site));
-    }
-  Tensor tokens(Dims{trace.ctx()}, DType::i64);
-  std::copy(trace.tokens.begin(), trace.tokens.end(), tokens.data<std::int64_t>());
-  save("tokens", tokens);
-  save("logits", trace.logits);
-  return files;
+  for (int i = 0; i < kTraceSites; ++i) {
+    const auto site = static_cast<TraceSite>(i);
+    if (i >= kLayerSites) show(site, -1, trace.around.at(site));
+    for (std::size_t l = 0; i < kLayerSites && l < trace.layers.size(); ++l)
+      show(site, static_cast<std::int64_t>(l), trace.layers[l].at(site));
+  }
+  saver.save_ends(trace.tokens, trace.logits);
+  return saver.files;
 }
 
 }  // namespace qkv

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "inspect/checks.h"
+#include "os/machine.h"
 #include "qkv/inspect.h"
 
 namespace qkv {
@@ -19,6 +20,23 @@ Tensor as_rows_f32(const Tensor& logits) {
   return rows;
 }
 
+// Two sinks that see one pass.
+class Both : public TraceSink {
+ public:
+  Both(TraceSink* first, TraceSink& second) : first_(first), second_(second) {}
+  bool wants(TraceSite site, std::int64_t layer) const override {
+    return (first_ && first_->wants(site, layer)) || second_.wants(site, layer);
+  }
+  void visit(const Traced& traced) override {
+    if (first_ && first_->wants(traced.site, traced.layer)) first_->visit(traced);
+    if (second_.wants(traced.site, traced.layer)) second_.visit(traced);
+  }
+
+ private:
+  TraceSink* first_;  // may be null
+  TraceSink& second_;
+};
+
 std::vector<TraceSite> sites_of(const TraceOptions& options) {
   std::vector<TraceSite> sites = options.sites;
   if (sites.empty()) return sites;
@@ -27,18 +45,40 @@ std::vector<TraceSite> sites_of(const TraceOptions& options) {
   return sites;
 }
 
+std::string megabytes(std::int64_t bytes) { return std::to_string(bytes / 1'000'000); }
+
 }  // namespace
+
+std::int64_t trace_bytes(const ModelConfig& c, std::int64_t ctx, const TraceOptions& options) {
+  const std::vector<TraceSite> sites = sites_of(options);
+  const auto recorded = [&](TraceSite site) {
+    return sites.empty() || std::find(sites.begin(), sites.end(), site) != sites.end();
+  };
+  std::int64_t layers = 0;  // matrices [n_head, ctx, ctx] that are kept
+  for (const TraceSite site : {TraceSite::products, TraceSite::scaled, TraceSite::scores, TraceSite::pattern})
+    if (recorded(site)) layers += c.n_layer;
+  const bool matrices = layers > 0 || options.also;  // then those of one layer exist beside the copies
+  const std::int64_t squares = c.n_head * (layers + (matrices ? 4 : 0)) + (options.rollout ? c.n_layer : 0);
+  return 4 * ctx * (ctx * squares + 2 * c.vocab_size);
+}
 
 Trace trace_text(Model& model, std::span<const std::int32_t> tokens, const TraceOptions& options) {
   if (tokens.empty()) refuse_inspect("a text of at least one token", "none");
   if (options.lens_top < 0) refuse_inspect("lens_top of at least 0", std::to_string(options.lens_top));
+  const std::int64_t bytes = trace_bytes(model.config(), std::ssize(tokens), options), free = available_memory();
+  if (free > 0 && bytes > free)
+    refuse_inspect("a text whose trace fits into the " + megabytes(free) + " MB of memory that are free",
+                   megabytes(bytes) + " MB, nearly all of it attention's matrices of " + std::to_string(tokens.size()) +
+                       " tokens: give a shorter text or fewer sites");
   TraceRecorder recorder(model.config().n_layer, sites_of(options));
+  Both sink(options.also, recorder);
   const Batch batch{1, static_cast<std::int64_t>(tokens.size()), tokens, {}, {}};
   Trace trace;
   trace.config = model.config();
-  trace.logits = as_rows_f32(model.logits(batch, &recorder));
+  trace.logits = as_rows_f32(model.logits(batch, &sink));
   trace.tokens.assign(tokens.begin(), tokens.end());
   trace.layers = std::move(recorder.layers);
+  trace.around = std::move(recorder.around);
   if (options.lens_top > 0) trace.lens = logit_lens(model, trace, options.lens_top);
   if (options.rollout) {
     std::vector<const Tensor*> patterns;  // [n_layer]

@@ -10,6 +10,7 @@
 #include "model/mlp.h"
 #include "model/network_pass.h"
 #include "model/norm.h"
+#include "model/norm_trace.h"
 
 namespace qkv {
 namespace {
@@ -69,6 +70,23 @@ void Network<T, S>::embed(const Sequences& s, std::span<const std::int32_t> toke
   embedding_forward(s, d, tokens, first_position, p.token_embedding, p.position_embedding, x);
 }
 
+// sum [batch, ctx, d_model], what embed() made
+template <class T, class S>
+void Network<T, S>::trace_embedding(const Pass& pass, T* sum) {
+  const LayerTrace around = pass.trace_around();
+  const T* positions = pass.p.position_embedding;  // [ctx_len, d_model] or null
+  const Dims shape{pass.s.batch, pass.s.ctx, c_.d_model};
+  if (!positions) return around.show(TraceSite::embed, around.rows(sum, c_.d_model));
+  if (around.wants(TraceSite::embed)) {
+    ModelParameters<const T*> alone = pass.p;
+    alone.position_embedding = nullptr;
+    Tensor tokens(shape, dtype_of<T>);
+    embed(pass.s, pass.tokens, 0, alone, tokens.data<T>());
+    around.show(TraceSite::embed, tokens);
+  }
+  around.show(TraceSite::pos_embed, ConstView{positions, dtype_of<T>, shape, Dims{0, c_.d_model, 1}});
+}
+
 template <class T, class S>
 std::size_t Network<T, S>::weight_bytes() const noexcept {
   std::size_t bytes = prepared_.head.bytes();
@@ -89,6 +107,8 @@ const S* Network<T, S>::forward(const Pass& pass) {
     const PartTimer timer(profile_, &ModelProfile::embedding);
     embed(pass.s, pass.tokens, 0, pass.p, sum);
   }
+  const LayerTrace around = pass.trace_around();
+  if (around.sink) trace_embedding(pass, sum);
   {
     const PartTimer timer(profile_, &ModelProfile::norms);
     if (c_.embedding_norm)
@@ -99,8 +119,16 @@ const S* Network<T, S>::forward(const Pass& pass) {
     norm_forward(c_.norm, c_.norm_eps, rows, c_.d_model, x, norm.gain, norm.bias, a.attention_norm.take(size),
                  a.attention_stats.take(2 * rows));
   }
+  if (c_.embedding_norm)
+    trace_norm(around, TraceSite::embed_ln_scale, TraceSite::embed_ln_normalized, c_.norm, c_.d_model,
+               static_cast<const T*>(sum), static_cast<const T*>(w_.embedding_stats.get()), x);
   for (std::size_t i = 0; i < n_layer; ++i) layer_forward(pass, i);
-  if (c_.final_norm) return w_.final_norm.get();
+  if (c_.final_norm) {
+    trace_norm(around, TraceSite::ln_final_scale, TraceSite::ln_final_normalized, c_.norm, c_.d_model,
+               static_cast<const T*>(activations(pass, n_layer).x.get()), static_cast<const T*>(w_.final_stats.get()),
+               w_.final_norm.get());
+    return w_.final_norm.get();
+  }
   const PartTimer timer(profile_, &ModelProfile::norms);
   return as_operand(size, static_cast<const T*>(activations(pass, n_layer).x.get()), w_.final_norm);
 }
@@ -115,6 +143,8 @@ void Network<T, S>::layer_forward(const Pass& pass, std::size_t i) {
   const PreparedLayer<T>& w = prepared_.layers[i];
   const LayerTrace trace = pass.trace(i);
   trace.show(TraceSite::resid_pre, trace.rows(a.x.get(), c_.d_model));
+  trace_norm(trace, TraceSite::ln1_scale, TraceSite::ln1_normalized, c_.norm, c_.d_model,
+             static_cast<const T*>(a.x.get()), static_cast<const T*>(r.attention_stats.get()), r.attention_norm.get());
   T* delta = w_.delta.take(size);   // [rows, d_model]
   T* middle = r.middle.take(size);  // [rows, d_model]
   S* mn = r.mlp_norm.take(size);    // [rows, d_model]
@@ -129,6 +159,8 @@ void Network<T, S>::layer_forward(const Pass& pass, std::size_t i) {
                      r.mlp_stats.take(2 * rows));
   }
   trace.show(TraceSite::resid_mid, trace.rows(middle, c_.d_model));
+  trace_norm(trace, TraceSite::ln2_scale, TraceSite::ln2_normalized, c_.norm, c_.d_model, static_cast<const T*>(middle),
+             static_cast<const T*>(r.mlp_stats.get()), mn);
   {
     const PartTimer timer(profile_, &ModelProfile::mlp);
     mlp_forward(c_, rows, w, p.b_down, static_cast<const S*>(mn), r, delta, trace);

@@ -63,6 +63,7 @@ class Network {
   void embed(const Sequences& s, std::span<const std::int32_t> tokens, std::int64_t first_position,
              const ModelParameters<const T*>& p, T* x);
   const S* forward(const Pass& pass);  // the head's input [rows, d_model]
+  void trace_embedding(const Pass& pass, T* sum);
   void layer_forward(const Pass& pass, std::size_t i);
   void end_layer(const Pass& pass, std::size_t i, const T* middle, const T* delta);
   void head_logits(std::int64_t rows, const S* x, T* logits);  // [rows, vocab_size]

@@ -21,6 +21,8 @@ struct Network<T, S>::Pass {
 
   LayerTrace trace(std::size_t layer) const { return {sink, static_cast<std::int64_t>(layer), s.batch, s.ctx}; }
 
+  LayerTrace trace_around() const { return {sink, -1, s.batch, s.ctx}; }  // what belongs to no layer
+
   Dropout at(std::size_t layer, DropoutKind kind) const {
     if (dropout.p == 0) return {};
     return {dropout.p, dropout_seed(dropout.seed, dropout.step, layer, static_cast<std::uint64_t>(kind))};

@@ -8,6 +8,10 @@ const char* name_of(TraceSite site) {
   switch (site) {
     case TraceSite::resid_pre:
       return "hook_resid_pre";
+    case TraceSite::ln1_scale:
+      return "ln1.hook_scale";
+    case TraceSite::ln1_normalized:
+      return "ln1.hook_normalized";
     case TraceSite::q:
       return "attn.hook_q";
     case TraceSite::k:
@@ -32,6 +36,10 @@ const char* name_of(TraceSite site) {
       return "hook_attn_out";
     case TraceSite::resid_mid:
       return "hook_resid_mid";
+    case TraceSite::ln2_scale:
+      return "ln2.hook_scale";
+    case TraceSite::ln2_normalized:
+      return "ln2.hook_normalized";
     case TraceSite::mlp_pre:
       return "mlp.hook_pre";
     case TraceSite::mlp_pre_linear:
@@ -42,6 +50,18 @@ const char* name_of(TraceSite site) {
       return "hook_mlp_out";
     case TraceSite::resid_post:
       return "hook_resid_post";
+    case TraceSite::embed:
+      return "hook_embed";
+    case TraceSite::pos_embed:
+      return "hook_pos_embed";
+    case TraceSite::embed_ln_scale:
+      return "embed.ln.hook_scale";
+    case TraceSite::embed_ln_normalized:
+      return "embed.ln.hook_normalized";
+    case TraceSite::ln_final_scale:
+      return "ln_final.hook_scale";
+    case TraceSite::ln_final_normalized:
+      return "ln_final.hook_normalized";
   }
   return "";
 }
@@ -49,6 +69,7 @@ const char* name_of(TraceSite site) {
 }  // namespace
 
 std::string hook_name(TraceSite site, std::int64_t layer) {
+  if (static_cast<int>(site) >= kLayerSites) return name_of(site);
   return "blocks." + std::to_string(layer) + "." + name_of(site);
 }
 

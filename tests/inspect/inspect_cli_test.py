@@ -72,7 +72,7 @@ class Inspect(unittest.TestCase):
 
     def test_arrays_follow_from_each_other(self):
         folder = self.root / "arrays2"
-        self.assertIn("28 arrays", self.inspect("-p", "the cat sat", "--save", str(folder)))
+        self.assertIn("40 arrays", self.inspect("-p", "the cat sat", "--save", str(folder)))
         of = lambda name: np.load(folder / f"blocks.0.{name}.npy").astype(np.float64)
         q, k, v, z = (of(f"attn.hook_{name}")[0] for name in ["q", "k", "v", "z"])  # [ctx, head, d]
         scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(q.shape[-1])
@@ -85,6 +85,10 @@ class Inspect(unittest.TestCase):
         np.testing.assert_allclose(z, np.einsum("hqk,khd->qhd", weights, v), atol=1e-5)
         np.testing.assert_allclose(of("hook_resid_post"), of("hook_resid_mid") + of("hook_mlp_out"), atol=1e-6)
         np.testing.assert_array_equal(of("mlp.hook_post"), np.maximum(of("mlp.hook_pre"), 0))
+        before = np.load(folder / "hook_embed.npy") + np.load(folder / "hook_pos_embed.npy")  # an rmsnorm after the sum
+        np.testing.assert_allclose(np.load(folder / "embed.ln.hook_normalized.npy"),
+                                   before / np.load(folder / "embed.ln.hook_scale.npy"), atol=1e-5)
+        np.testing.assert_allclose(of("ln2.hook_normalized"), of("hook_resid_mid") / of("ln2.hook_scale"), atol=1e-5)
         self.assertEqual(np.load(folder / "tokens.npy").tolist(), [list(b"the cat sat")])
         self.assertEqual(np.load(folder / "logits.npy").shape[:2], (1, 11))
 

@@ -244,7 +244,8 @@ TEST(SaveTrace, NamesAndShapesOfTransformerLens) {
   Model model(c, 3);
   const Trace trace = trace_text(model, test::drawn_tokens(c, 1, 7, 5).tokens);
   const std::string folder = testing::TempDir() + "qkv_trace_" + std::to_string(::getpid());
-  EXPECT_EQ(save_trace(folder, trace), 2 * 16 + 2) << "all but products and scaled, tokens and logits";
+  EXPECT_EQ(save_trace(folder, trace), 2 * 20 + 1 + 2 + 2)
+      << "all but products and scaled; the embedding, the last norm, tokens and logits";
   const auto shape = [&](const std::string& name) { return load_npy(folder + "/" + name + ".npy").shape(); };
   EXPECT_EQ(shape("blocks.0.attn.hook_q"), (Dims{1, 7, 4, 4}));
   EXPECT_EQ(shape("blocks.1.attn.hook_k"), (Dims{1, 7, 2, 4}));
@@ -256,6 +257,10 @@ TEST(SaveTrace, NamesAndShapesOfTransformerLens) {
   EXPECT_EQ(shape("blocks.1.hook_resid_post"), (Dims{1, 7, 16}));
   EXPECT_EQ(shape("blocks.0.mlp.hook_pre"), (Dims{1, 7, 24}));
   EXPECT_EQ(shape("blocks.0.mlp.hook_pre_linear"), (Dims{1, 7, 24}));
+  EXPECT_EQ(shape("blocks.1.ln1.hook_scale"), (Dims{1, 7, 1}));
+  EXPECT_EQ(shape("blocks.0.ln2.hook_normalized"), (Dims{1, 7, 16}));
+  EXPECT_EQ(shape("hook_embed"), (Dims{1, 7, 16}));
+  EXPECT_EQ(shape("ln_final.hook_scale"), (Dims{1, 7, 1}));
   EXPECT_EQ(shape("tokens"), (Dims{1, 7}));
   EXPECT_EQ(shape("logits"), (Dims{1, 7, 19}));
   const Tensor pattern = load_npy(folder + "/blocks.1.attn.hook_pattern.npy");

@@ -183,15 +183,17 @@ TEST(Trace, ShowsWhatIsWantedInTheOrderInWhichItIsMade) {
   Onlooker sink;
   for (int i = 0; i < kTraceSites; ++i) sink.sites.push_back(static_cast<TraceSite>(i));
   model.logits(t, &sink);
-  EXPECT_THAT(
-      std::vector<std::string>(sink.seen.begin(), sink.seen.begin() + 15),
-      testing::ElementsAre("blocks.0.hook_resid_pre", "blocks.0.attn.hook_q", "blocks.0.attn.hook_k",
-                           "blocks.0.attn.hook_v", "blocks.0.attn.products", "blocks.0.attn.scaled",
-                           "blocks.0.attn.hook_attn_scores", "blocks.0.attn.hook_pattern", "blocks.0.attn.hook_z",
-                           "blocks.0.hook_attn_out", "blocks.0.hook_resid_mid", "blocks.0.mlp.hook_pre",
-                           "blocks.0.mlp.hook_post", "blocks.0.hook_mlp_out", "blocks.0.hook_resid_post"));
-  EXPECT_EQ(sink.seen.size(), 30U);
-  EXPECT_EQ(sink.seen[15], "blocks.1.hook_resid_pre");
+  EXPECT_THAT(std::vector<std::string>(sink.seen.begin(), sink.seen.begin() + 23),
+              testing::ElementsAre("hook_embed", "hook_pos_embed", "embed.ln.hook_scale", "embed.ln.hook_normalized",
+                                   "blocks.0.hook_resid_pre", "blocks.0.ln1.hook_scale", "blocks.0.ln1.hook_normalized",
+                                   "blocks.0.attn.hook_q", "blocks.0.attn.hook_k", "blocks.0.attn.hook_v",
+                                   "blocks.0.attn.products", "blocks.0.attn.scaled", "blocks.0.attn.hook_attn_scores",
+                                   "blocks.0.attn.hook_pattern", "blocks.0.attn.hook_z", "blocks.0.hook_attn_out",
+                                   "blocks.0.hook_resid_mid", "blocks.0.ln2.hook_scale", "blocks.0.ln2.hook_normalized",
+                                   "blocks.0.mlp.hook_pre", "blocks.0.mlp.hook_post", "blocks.0.hook_mlp_out",
+                                   "blocks.0.hook_resid_post"));
+  EXPECT_EQ(sink.seen.size(), 4U + 2 * 19) << "ANDREA has a norm after the embedding and none before the head";
+  EXPECT_EQ(sink.seen[23], "blocks.1.hook_resid_pre");
   Onlooker one;
   one.sites = {TraceSite::z};
   model.logits(t, &one);
