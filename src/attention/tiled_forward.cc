@@ -53,6 +53,7 @@ class Forward {
     clear_unread_rows();
     if (plan_.bf16 && tiling_.tiles() > 2) packed_.emplace(plan_);
     const std::int64_t tasks = p_.batch * p_.n_kv_head * tiling_.tiles();
+    if (tasks == 0) return;
     const std::int64_t pieces = p_.kv_len / kSplitKeys + 2;
     if (pieces > 2 && num_threads() > 1 && tasks < kTasksAThread * num_threads())
       run_split(tasks, pieces);
@@ -109,7 +110,7 @@ class Forward {
 
   // Few tiles and many keys, as in decoding: the splits are the tasks, and are merged afterwards in the same order.
   void run_split(std::int64_t tasks, std::int64_t pieces) const {
-    const std::int64_t width = tile_for(plan_.table, tiling_.tile(0, 0, 0).rows ? widest_rows() : 1).width;
+    const std::int64_t width = tile_for(plan_.table, widest_rows()).width;
     const std::int64_t stride = (width * (d_v_padded_ + 2) + 15) / 16 * 16;
     const CallMemory partial(tasks * pieces * stride);  // [task][split][m, l, ot]
     const auto sums_of = [&](std::int64_t task, std::int64_t piece) {

@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "attention/arrays.h"
+#include "qkv/threads.h"
 
 namespace qkv::test {
 namespace {
@@ -81,6 +83,39 @@ TEST(Regressions, GradientOfAMaskWithoutSequences) {
         for (const double d : values(dmask)) EXPECT_EQ(d, 0) << to_string(shape);
       }
   }
+}
+
+// With many keys and few tiles the splits are the tasks: without a query, or a sequence, the first tile was looked for.
+TEST(Regressions, ManyKeysAndNothingThatReadsThem) {
+  set_num_threads(4);
+  for (const auto& [batch, q_len] : {std::pair<std::int64_t, std::int64_t>{1, 0}, {0, 3}, {0, 0}}) {
+    const Tensor q({batch, 2, q_len, 4}), k({batch, 2, 5000, 4}), v({batch, 2, 5000, 3});
+    EXPECT_EQ(attention(q, k, v).shape(), (Dims{batch, 2, q_len, 3}));
+    const Forward f = forward(q, k, v, {});
+    for (const double d : values(backward(q, k, v, f, Tensor({batch, 2, q_len, 3}), {}).dk)) ASSERT_EQ(d, 0);
+  }
+  set_num_threads(0);
+}
+
+// There the room for sums was as wide as the first sequence needed it.
+TEST(Regressions, ManyKeysAndAFirstSequenceWithoutQueries) {
+  set_num_threads(4);
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const std::int64_t rows : {1, 7, 40}) {
+      const Tensor q = random({2, 1, rows, 8}, 1, dtype), k = random({2, 1, 5000, 8}, 2, dtype);
+      const Tensor v = random({2, 1, 5000, 8}, 3, dtype);
+      AttentionOptions options;
+      options.q_lengths = {0, rows};
+      const std::vector<double> found = values(attention(q, k, v, options));
+      options.q_lengths = {};
+      const std::vector<double> wanted = values(attention(q, k, v, options));
+      const auto half = static_cast<std::size_t>(rows * 8);
+      for (std::size_t i = 0; i < half; ++i) {
+        EXPECT_EQ(found[i], 0);
+        EXPECT_EQ(found[half + i], wanted[half + i]);
+      }
+    }
+  set_num_threads(0);
 }
 
 }  // namespace
