@@ -41,7 +41,7 @@ A line has the median of --reps runs, and
              measured between the runs, the median of as many samples. Types without products of their own (f16
              always, bf16 without AVX512_BF16) are multiplied as f32.
   GB/s       of decoding: the bytes of keys and values that are read in that time, as a part of what a loop that only
-             reads reaches. Caches take turns, 512 MB of them (--memory-mb), so that no processor cache helps.
+             reads the same memory reaches. Caches take turns, 512 MB of them (--memory-mb), so that no processor cache helps.
   best       the shortest run, and its part of the fastest peak: on a busy machine nearer to the truth than the medians.
   max error  the largest difference from the reference path in f64, on the same inputs. A result whose difference is
              more than rounding explains (--limit) is an error, and is not timed.
@@ -141,12 +141,12 @@ const std::vector<Item>& figures() {
 }
 
 void run_all(const BenchOptions& options) {
-  Ceilings ceilings(options.megabytes);
+  Ceilings ceilings;
   const auto run = [&](const AttentionCase& sizes, const std::vector<Pass>& passes) {
     for (const Pass pass : passes)
       for (const DType dtype : options.dtypes) {
         if (pass == Pass::decode) {
-          bench_decode(sizes, dtype, options, ceilings);
+          bench_decode(sizes, dtype, options);
         } else {
           bench_pass(sizes, pass, dtype, options, ceilings);
         }
@@ -246,11 +246,6 @@ const char* pass_name(Pass pass) {
 const PeakMeter& Ceilings::peak(DType dtype) {
   const DType multiplied = dtype == DType::bf16 ? dtype : DType::f32;
   return peaks_.try_emplace(multiplied, multiplied, kernel_set()).first->second;
-}
-
-const ReadMeter& Ceilings::read() {
-  if (!read_) read_ = std::make_unique<ReadMeter>(megabytes_ << 20);
-  return *read_;
 }
 
 std::string line_head(const AttentionCase& sizes, Pass pass, DType dtype) {

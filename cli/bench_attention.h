@@ -29,22 +29,18 @@ struct BenchOptions {
   bool matrix = false, check = false;
 };
 
-// Ceilings, each made when it is first asked for.
+// Peaks, each made when it is first asked for.
 class Ceilings {
  public:
-  explicit Ceilings(std::int64_t megabytes) : megabytes_(megabytes) {}
   const PeakMeter& peak(DType dtype);
-  const ReadMeter& read();
 
  private:
-  std::int64_t megabytes_;
   std::map<DType, PeakMeter> peaks_;
-  std::unique_ptr<ReadMeter> read_;
 };
 
 // Each prints its line; a result that is wrong throws instead.
 void bench_pass(const AttentionCase& sizes, Pass pass, DType dtype, const BenchOptions& options, Ceilings& ceilings);
-void bench_decode(const AttentionCase& sizes, DType dtype, const BenchOptions& options, Ceilings& ceilings);
+void bench_decode(const AttentionCase& sizes, DType dtype, const BenchOptions& options);
 // Every option and head size against the plain case of the first shape; false if one is below 60 % of it.
 bool bench_matrix(const BenchOptions& options);
 

@@ -28,6 +28,11 @@ KvCache filled_cache(const AttentionCase& c, DType dtype, std::int64_t held, std
   return cache;
 }
 
+std::span<const std::byte> bytes_of(const ConstView& whole) {
+  return {static_cast<const std::byte*>(whole.data),
+          static_cast<std::size_t>(element_count(whole.shape)) * dtype_size(whole.dtype)};
+}
+
 struct Speeds {
   double ms, gb_per_s, read_gb_per_s, max_error;
 };
@@ -51,14 +56,13 @@ void print_line(const AttentionCase& sizes, DType dtype, const Speeds& s, bool j
 
 }  // namespace
 
-void bench_decode(const AttentionCase& given, DType dtype, const BenchOptions& options, Ceilings& ceilings) {
+void bench_decode(const AttentionCase& given, DType dtype, const BenchOptions& options) {
   AttentionCase sizes = given;
   sizes.causal = true;  // the new tokens are the last ones of the cache
   // A window needs no more than it reads.
   const std::int64_t held = sizes.window > 0 ? std::min(sizes.kv_len, sizes.window + sizes.q_len - 1) : sizes.kv_len;
   const std::int64_t bytes =
       sizes.batch * sizes.n_kv_head * held * (sizes.d_k + sizes.d_v) * static_cast<std::int64_t>(dtype_size(dtype));
-  const ReadMeter& meter = ceilings.read();
   std::vector<KvCache> caches;
   for (std::int64_t filled = 0; filled < options.megabytes << 20 || caches.size() < 2; filled += bytes)
     caches.push_back(filled_cache(sizes, dtype, held, caches.size() + 1));
@@ -87,6 +91,10 @@ void bench_decode(const AttentionCase& given, DType dtype, const BenchOptions& o
   };
   all();
   const auto count = static_cast<double>(caches.size());
+  std::vector<std::span<const std::byte>> memory;
+  for (const KvCache& cache : caches)
+    for (const ConstView& part : {cache.k(), cache.v()}) memory.push_back(bytes_of(part));
+  const ReadMeter meter(std::move(memory));
   std::vector<double> seconds, reads;
   for (int i = 0; i < options.reps; ++i) {
     reads.push_back(meter.sample());

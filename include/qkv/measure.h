@@ -3,9 +3,12 @@
 // of every speed that qkv reports.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "qkv/model.h"
 #include "qkv/tensor.h"
@@ -45,19 +48,27 @@ struct TheoreticalPeak {
 };
 TheoreticalPeak theoretical_peak(DType dtype = DType::f32, std::string_view kernels = "");
 
-// How fast this machine reads memory in order with num_threads() threads, in 1e9 bytes a second. Reads `bytes` of its
-// own, more than the caches hold. Of several loops (wide loads, prefetching, several streams) the one that was fastest
-// when the meter was made. Throws std::invalid_argument below 1 MiB, std::bad_alloc.
+// How fast this machine reads memory in order with num_threads() threads, in 1e9 bytes a second. Of several loops (wide
+// loads, prefetching, several streams) the one that was fastest when the meter was made.
 class ReadMeter {
  public:
+  // Memory of its own, `bytes` or a little more: more than the caches hold. Throws std::invalid_argument below 1 MiB,
+  // std::bad_alloc.
   explicit ReadMeter(std::int64_t bytes = std::int64_t{512} << 20);
+  // Memory of the caller, which outlives the meter: pages differ in how fast they are read, so that the ceiling of a
+  // program is that of the pages that it reads. Each thread reads an equal share of each part; what is left of a part
+  // beyond whole blocks of 16 KiB a thread is not read. Throws std::invalid_argument if no part has that much.
+  explicit ReadMeter(std::vector<std::span<const std::byte>> parts);
   double sample() const;
   const std::string& loop() const noexcept { return loop_; }  // in words
   std::int64_t bytes() const noexcept { return bytes_; }
 
  private:
-  Tensor memory_;  // [bytes / 8], i64
-  std::int64_t bytes_, share_, threads_;
+  void choose_loop();
+
+  Tensor memory_;  // [bytes / 8], i64, or none
+  std::vector<std::span<const std::byte>> parts_;
+  std::int64_t bytes_ = 0, threads_;
   void (*run_)(const char*, std::int64_t) noexcept = nullptr;
   std::string loop_;
 };

@@ -99,8 +99,9 @@ bool values_finite(const KeyTile& t, const TilePlan& plan) noexcept {
 
 bool rows_in_place(const TilePlan& plan) noexcept {
   const AttentionProblem& p = plan.p;
-  return !p.q8_0 && p.k.dtype == DType::f32 && p.k.strides[3] == 1 && p.v.dtype == DType::f32 && p.v.strides[3] == 1 &&
-         p.d_v % 8 == 0;
+  const DType wanted = plan.bf16 ? DType::bf16 : DType::f32;
+  return !p.q8_0 && p.k.dtype == wanted && p.k.strides[3] == 1 && p.v.dtype == wanted && p.v.strides[3] == 1 &&
+         (!plan.bf16 || p.d_k % 2 == 0) && p.d_v % 8 == 0;
 }
 
 KeyTile load_keys(const TilePlan& plan, std::int64_t b, std::int64_t kv_head, std::int64_t j0, std::int64_t j1,

@@ -46,7 +46,7 @@ class Forward {
         plan_(p, p.q.dtype == DType::bf16),
         tiling_(plan_),
         d_v_padded_(round_up(p.d_v, 8)),
-        runs_(!plan_.bf16 && plan_.score_factor == 1 && p.softcap == 0 && p.slopes.empty() && !p.mask && !p.dropout &&
+        runs_(plan_.score_factor == 1 && p.softcap == 0 && p.slopes.empty() && !p.mask && !p.dropout &&
               rows_in_place(plan_)) {}
 
   void run() {
@@ -220,33 +220,43 @@ class Forward {
     if (fresh) std::fill_n(sums.ot, d_v_padded_ * width, 0.0f);
   }
 
-  // The same for f32 where few rows read all keys of the split with nothing between q . k and the softmax, as in
-  // decoding: all scores first, then all sums, so that memory is read in long runs. Each row's sums keep their order.
+  // The same where few rows read all keys of the split with nothing between q . k and the softmax, as in decoding: all
+  // scores first, then all sums, so that memory is read in long runs. Each row's sums keep their order.
   void read_split_in_runs(const QueryTile& tile, std::int64_t begin, std::int64_t end, const Sums& sums,
                           Scratch& scratch) const noexcept {
     const TileKernels& kernel = *tile.kernels;
-    const KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, begin, end, KeyUse::forward, scratch.keys);
+    const KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, begin, end, KeyUse::forward_unpacked, scratch.keys);
     float max[kMaxWidth];
     std::fill_n(max, kernel.width, kMinusInfinity);
-    ask_for(keys.v);
-    kernel.scores(keys.k, keys.ldk, scratch.qt, p_.d_k, keys.n, tile.rows, 0, 1, scratch.split, max);
+    ask_for(plan_.bf16 ? static_cast<const void*>(keys.v16) : keys.v);
+    if (plan_.bf16)
+      kernel.bf16->scores(keys.k16, keys.ldk, scratch.qt_pairs, p_.d_k / 2, keys.n, tile.rows, 0, 1, scratch.split,
+                          max);
+    else
+      kernel.scores(keys.k, keys.ldk, scratch.qt, p_.d_k, keys.n, tile.rows, 0, 1, scratch.split, max);
     const KeySteps tiles{begin, end, p_.first_key, kKeyTile};
     for (std::int64_t j = begin, next; j < end; j = next) {
       next = tiles.next(j);
       const int n = static_cast<int>(next - j);
       float* s = scratch.split + (j - begin) * kernel.width;
-      const float* v = keys.v + (j - begin) * keys.ldv;
-      ask_for(v);
+      const std::int64_t v = (j - begin) * keys.ldv;
+      ask_for(plan_.bf16 ? static_cast<const void*>(keys.v16 + v) : keys.v + v);
       std::fill_n(max, kernel.width, kMinusInfinity);
       kernel.column_max(s, n, 0, 1, max);
       kernel.rescale(plan_.unit, max, d_v_padded_, sums.m, sums.l, j == begin ? nullptr : sums.ot);
-      kernel.exponentials(plan_.unit, n, 0, 1, sums.m, sums.l, s);
-      kernel.accumulate(s, v, keys.ldv, d_v_padded_, n, tile.rows, 0, 1, j == begin, sums.ot);
+      if (plan_.bf16) {
+        kernel.bf16->exponentials(plan_.unit, n, 0, 1, sums.m, sums.l, s, scratch.p_pairs);
+        kernel.bf16->accumulate_rows(scratch.p_pairs, keys.v16 + v, keys.ldv, p_.d_v, n, tile.rows, j == begin,
+                                     sums.ot);
+      } else {
+        kernel.exponentials(plan_.unit, n, 0, 1, sums.m, sums.l, s);
+        kernel.accumulate(s, keys.v + v, keys.ldv, d_v_padded_, n, tile.rows, 0, 1, j == begin, sums.ot);
+      }
     }
   }
   // What is not asked for ahead of a run is late at its beginning, and after each pause for exponentials.
-  static void ask_for(const float* memory) noexcept {
-    for (int line = 0; line < 24; ++line) __builtin_prefetch(memory + line * 16, 0, 2);
+  static void ask_for(const void* memory) noexcept {
+    for (int line = 0; line < 24; ++line) __builtin_prefetch(static_cast<const char*>(memory) + line * 64, 0, 2);
   }
 
   // p = 2^((s - m) unit), l += p, ot += p v for one segment.

@@ -24,20 +24,10 @@ QKV_INLINE void ask_ahead(const void* row, int64_t stride, int64_t bytes) {
   }
 }
 
-// Reads lines [first, last) of dense rows in order, so that the processor reads ahead; what follows reads in another.
-QKV_INLINE void touch_lines(const char* rows, int first, int last) {
-  if (reinterpret_cast<uintptr_t>(rows + first * kLine) % kPage < static_cast<uintptr_t>((last - first) * kLine))
-    for (int line = 0; line < 8; ++line) __builtin_prefetch(rows + first * kLine + kPage + line * kLine, 0, 2);
-  for (int line = first; line < last; ++line)
-    static_cast<void>(*static_cast<const volatile char*>(rows + line * kLine));
-}
-
-// t[c] = item c (of 4 bytes) of rows that are `stride` bytes apart. Some vectors have a faster one of their own.
-template <class V>
-QKV_INLINE void load_transposed(const char* x, int64_t stride, V (&t)[V::lanes]) {
-#pragma GCC unroll 16
-  for (int i = 0; i < V::lanes; ++i) __builtin_memcpy(&t[i], x + i * stride, sizeof t[i]);
-  transpose(t);
+// Reads lines of dense rows in order, so that the processor reads ahead; what follows reads them in another.
+QKV_INLINE void touch_lines(const char* at, int lines) {
+#pragma GCC unroll 4
+  for (int line = 0; line < lines; ++line) static_cast<void>(*static_cast<const volatile char*>(at + line * kLine));
 }
 
 // L keys and `count` <= L items for R columns of the tile: transposed, then multiplied item by item.
@@ -75,30 +65,22 @@ QKV_INLINE void narrow_scores_block(const E* k, int64_t ldk, const E* qt, int64_
   int64_t c = 0;
   for (; c + L <= d; c += L) {
     const E* queries = qt + c * W * P::step;
-    typename P::Wide query[L];  // of a single column
-#pragma GCC unroll 16
-    for (int i = 0; R == 1 && i < L; ++i) query[i] = P::spread(queries + i * W * P::step);
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) {
-      const int step = (static_cast<int>(c / L) * G + g) * kStepLines;
-      if (touch)
-        touch_lines(next, step, step + kStepLines);
-      else
-        for (int line = step; line < step + kStepLines; ++line) __builtin_prefetch(next + line * kLine, 0, 2);
+      if (touch) touch_lines(next, kStepLines);
+      next += kStepLines * kLine;
       V square[L];
-      load_transposed(keys[g], stride, square);
+#pragma GCC unroll 16
+      for (int i = 0; i < L; ++i) __builtin_memcpy(&square[i], keys[g] + i * stride, sizeof square[i]);
+      transpose(square);
       keys[g] += L * kItem;
-      // Compilers would keep an address for each row, and queries that they spread again: both cost more than they
-      // save.
-      asm("" : "+r"(keys[g]), "+r"(queries));
 #pragma GCC unroll 16
       for (int i = 0; i < L; ++i) {
         typename P::Wide column;
         __builtin_memcpy(&column, &square[i], sizeof column);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
-          acc[g][r] =
-              P::multiply_add(column, R == 1 ? query[i] : P::spread(queries + (i * W + r) * P::step), acc[g][r]);
+          acc[g][r] = P::multiply_add(column, P::spread(queries + (i * W + r) * P::step), acc[g][r]);
       }
     }
   }
@@ -119,14 +101,14 @@ template <class P, int W, int R, class E = typename P::Element>
 void narrow_scores_columns(const E* k, int64_t ldk, const E* qt, int64_t d, int n, int following, float* s,
                            float* tile_max) {
   using V = typename P::V;
-  constexpr int L = V::lanes, kKeys = 4 * L;
+  constexpr int L = V::lanes, kKeys = 2 * L;
   const bool dense = ldk * static_cast<int64_t>(sizeof(E)) == d * 4 && d * 4 % kLine == 0 && d % L == 0;
   V top[R];
   for (int r = 0; r < R; ++r) top[r] = V::set1(tile_max[r]);
   int j = 0;
   for (; j + kKeys <= n; j += kKeys) {
     const bool touch = dense && j + 2 * kKeys <= n + following;
-    narrow_scores_block<P, W, R, 4>(k + j * ldk, ldk, qt, d, touch, s + j * W, top);
+    narrow_scores_block<P, W, R, 2>(k + j * ldk, ldk, qt, d, touch, s + j * W, top);
   }
   for (; j < n; j += L) narrow_scores_block<P, W, R, 1>(k + j * ldk, ldk, qt, d, false, s + j * W, top);
   for (int r = 0; r < R; ++r) {
@@ -144,7 +126,7 @@ void narrow_scores(const E* k, int64_t ldk, const E* qt, int64_t d, int n, int r
     for (int i = 0; i < whole * W; ++i) s[i] = 0;
   const int64_t stride = ldk * static_cast<int64_t>(sizeof(E)), bytes = d * 4;
   if (stride == bytes)
-    touch_lines(reinterpret_cast<const char*>(k), 0, static_cast<int>((n < 32 ? n : 32) * bytes / kLine));
+    touch_lines(reinterpret_cast<const char*>(k), static_cast<int>((n < 16 ? n : 16) * bytes / kLine));
   for (int j = 0, count; j < whole; j += count) {
     count = whole - j < qkv::kKeyTile ? whole - j : qkv::kKeyTile;
     const E* keys = k + j * ldk;

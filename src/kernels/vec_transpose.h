@@ -34,27 +34,6 @@ QKV_INLINE void transpose(Vec<8> (&x)[8]) {
   }
 }
 
-// t[c] = item c of 8 rows, `stride` bytes apart. Halves of rows are paired as they are loaded, which leaves two thirds
-// of the shuffles that `transpose` needs.
-QKV_INLINE void load_transposed(const char* x, int64_t stride, Vec<8> (&t)[8]) {
-  const auto half = [&](int row, int part) __attribute__((always_inline)) {
-    return _mm_loadu_ps(reinterpret_cast<const float*>(x + row * stride) + 4 * part);
-  };
-#pragma GCC unroll 2
-  for (int part = 0; part < 2; ++part) {
-    __m256 rows[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i)
-      rows[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(half(i, part)), half(i + 4, part), 1);
-    const __m256 a = _mm256_unpacklo_ps(rows[0], rows[1]), b = _mm256_unpackhi_ps(rows[0], rows[1]);
-    const __m256 c = _mm256_unpacklo_ps(rows[2], rows[3]), d = _mm256_unpackhi_ps(rows[2], rows[3]);
-    t[4 * part].r = _mm256_shuffle_ps(a, c, 0x44);
-    t[4 * part + 1].r = _mm256_shuffle_ps(a, c, 0xee);
-    t[4 * part + 2].r = _mm256_shuffle_ps(b, d, 0x44);
-    t[4 * part + 3].r = _mm256_shuffle_ps(b, d, 0xee);
-  }
-}
-
 #ifdef __AVX512F__
 QKV_INLINE void transpose(Vec<16> (&x)[16]) {
   __m512 t[16], u[16];

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "core/parallel.h"
 #include "measure/read_loops.h"
@@ -19,18 +20,49 @@ std::int64_t checked(std::int64_t bytes) {
   return bytes;
 }
 
+// Bytes of a part that one of `threads` threads reads, whole blocks.
+std::int64_t share_of(std::span<const std::byte> part, std::int64_t threads) {
+  return static_cast<std::int64_t>(part.size()) / (threads * measure::kReadBlock) * measure::kReadBlock;
+}
+
+// Where the first whole cache line of a part begins.
+const char* start_of(std::span<const std::byte> part) {
+  constexpr std::uintptr_t kLine = 64;
+  const auto at = reinterpret_cast<std::uintptr_t>(part.data());
+  return reinterpret_cast<const char*>((at + kLine - 1) / kLine * kLine);
+}
+
 }  // namespace
 
 ReadMeter::ReadMeter(std::int64_t bytes) : threads_(num_threads()) {
   // Every thread has a share of whole blocks of its own.
   const std::int64_t blocks = (checked(bytes) + measure::kReadBlock - 1) / measure::kReadBlock;
-  share_ = (blocks + threads_ - 1) / threads_ * measure::kReadBlock;
-  bytes_ = share_ * threads_;
+  const std::int64_t share = (blocks + threads_ - 1) / threads_ * measure::kReadBlock;
+  bytes_ = share * threads_;
   memory_ = Tensor({bytes_ / 8}, DType::i64);
   // Pages that nobody wrote may all be the one page of zeros.
   parallel_for(threads_, [&](std::int64_t t) {
-    std::memset(static_cast<char*>(memory_.raw()) + t * share_, 1, static_cast<std::size_t>(share_));
+    std::memset(static_cast<char*>(memory_.raw()) + t * share, 1, static_cast<std::size_t>(share));
   });
+  parts_ = {{static_cast<const std::byte*>(memory_.raw()), static_cast<std::size_t>(bytes_)}};
+  choose_loop();
+}
+
+ReadMeter::ReadMeter(std::vector<std::span<const std::byte>> parts)
+    : parts_(std::move(parts)), threads_(num_threads()) {
+  for (auto& part : parts_) {
+    const std::size_t skipped = static_cast<std::size_t>(start_of(part) - reinterpret_cast<const char*>(part.data()));
+    part = part.subspan(std::min(skipped, part.size()));
+    bytes_ += share_of(part, threads_) * threads_;
+  }
+  if (bytes_ == 0) {
+    throw std::invalid_argument("[measure] expected a part of at least " +
+                                std::to_string(threads_ * measure::kReadBlock) + " bytes to read; found none");
+  }
+  choose_loop();
+}
+
+void ReadMeter::choose_loop() {
   double best = 0;
   for (int attempt = 0; attempt < 2; ++attempt) {
     for (const measure::ReadLoop& loop : measure::read_loops()) {
@@ -49,7 +81,12 @@ ReadMeter::ReadMeter(std::int64_t bytes) : threads_(num_threads()) {
 
 double ReadMeter::sample() const {
   const auto begin = std::chrono::steady_clock::now();
-  parallel_for(threads_, [&](std::int64_t t) { run_(static_cast<const char*>(memory_.raw()) + t * share_, share_); });
+  parallel_for(threads_, [&](std::int64_t t) {
+    for (const auto& part : parts_) {
+      const std::int64_t share = share_of(part, threads_);
+      if (share > 0) run_(start_of(part) + t * share, share);
+    }
+  });
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return static_cast<double>(bytes_) / std::max(1e-9, seconds) * 1e-9;
 }

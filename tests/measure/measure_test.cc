@@ -151,6 +151,18 @@ TEST(Bandwidth, IsPositiveAlsoForASizeThatThreadsDoNotDivide) {
   EXPECT_GT(meter.sample(), 0);
 }
 
+TEST(Bandwidth, IsThatOfTheMemoryGiven) {
+  const std::int64_t block = qkv::measure::kReadBlock * qkv::num_threads();
+  const std::vector<std::byte> memory(static_cast<std::size_t>(3 * block + 100));
+  const std::span<const std::byte> all(memory);
+  // A part that is too short for every thread to have a block is left out, wherever the others begin.
+  const qkv::ReadMeter meter({all.subspan(1, static_cast<std::size_t>(2 * block + 70)), all.first(50)});
+  EXPECT_EQ(meter.bytes(), 2 * block);
+  EXPECT_GT(meter.sample(), 0);
+  EXPECT_THROW(qkv::ReadMeter(std::vector{all.first(50)}), std::invalid_argument);
+  EXPECT_THROW(qkv::ReadMeter(std::vector<std::span<const std::byte>>{}), std::invalid_argument);
+}
+
 TEST(Bandwidth, EveryLoopReadsItsMemoryOnly) {
   const qkv::Tensor memory({qkv::measure::kReadBlock * 2 / 8}, qkv::DType::i64);
   for (const auto& loop : qkv::measure::read_loops()) {
