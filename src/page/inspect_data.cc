@@ -124,7 +124,7 @@ void check_inspect_page(const InspectPage& p) {
   require(p.head_scores.empty() || p.head_scores.size() == p.layers.size() * count(p.n_head), "scores of every head");
 }
 
-InspectBlobs inspect_blobs(const InspectPage& p, const InspectPrecision& precision) {
+InspectBlobs inspect_blobs(const InspectPage& p, const InspectPrecision& precision, std::size_t most) {
   const std::size_t ctx = p.tokens.size(), heads = count(p.n_head), square = ctx * ctx;
   InspectBlobs blobs;
   std::vector<std::uint8_t> bytes, sums;
@@ -143,6 +143,7 @@ InspectBlobs inspect_blobs(const InspectPage& p, const InspectPrecision& precisi
       } else {
         append_log_sums(sums, scaled, pattern, ctx);
       }
+      if (blobs.size() > most) return blobs;
     }
     if (p.rollout) {
       bytes.clear();

@@ -27,8 +27,8 @@ struct InspectBlobs {
 // Throws std::invalid_argument if the page's parts do not fit together.
 void check_inspect_page(const InspectPage& page);
 
-// All but the vectors.
-InspectBlobs inspect_blobs(const InspectPage& page, const InspectPrecision& precision);
+// All but the vectors. Given up as soon as they are more than `most` bytes, which size() then is as well.
+InspectBlobs inspect_blobs(const InspectPage& page, const InspectPrecision& precision, std::size_t most);
 // Every group's vectors in so many bits.
 void pack_vectors(InspectBlobs& blobs, const InspectPage& page, std::int32_t bits);
 // Vectors of `most` bytes. Every group in 3 bits a number at least, and the most interesting ones in as many as there

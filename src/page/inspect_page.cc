@@ -74,7 +74,7 @@ std::string inspect_html(const InspectPage& p, std::size_t most) {
   for (const InspectPrecision& precision : inspect_ladder()) {
     const auto bits = static_cast<std::size_t>(precision.vector_bits);
     if (numbers * bits / 16 > most) continue;  // deflate never takes away half of such numbers
-    InspectBlobs blobs = inspect_blobs(p, precision);
+    InspectBlobs blobs = inspect_blobs(p, precision, most - fixed);
     if (fixed + blobs.size() > most) continue;
     pack_vectors(blobs, p, precision.vector_bits);
     if (fixed + blobs.size() <= most) return whole_page(p, scores, precision, blobs);
@@ -82,7 +82,7 @@ std::string inspect_html(const InspectPage& p, std::size_t most) {
   for (const bool all : {true, false}) {  // whether the vectors of every head must find room
     for (const std::int32_t peak : {255, 127, 63}) {
       const InspectPrecision precision{peak, 2, 0, 0};
-      InspectBlobs blobs = inspect_blobs(p, precision);
+      InspectBlobs blobs = inspect_blobs(p, precision, most - fixed);
       const std::size_t others = fixed + blobs.size();
       if (!all && peak == 255) continue;  // rather more heads than finer weights
       if (others + layers * static_cast<std::size_t>(p.n_kv_head) > most) continue;

@@ -7,7 +7,7 @@
   const {n, H, labels, state, views, find, start, figures} = qkv;
   const plot = find('lines-plot'), tall = plot.querySelector('.tall'), stack = plot.querySelector('.stack');
   const [base, over] = plot.querySelectorAll('canvas');
-  const row = 21, most = 2000, helping = 400, moving = 150;  // lines in sight, those drawn in a frame, those of a strip that is scrolled in
+  const row = 21, most = 2000, helping = 300, moving = 150;  // lines in sight, those drawn in a frame, those of a strip that is scrolled in
 
   const sources = () => {
     if (state.kind !== 'head') return [{weights: qkv.weights(state.kind, state.layer, state.head), colour: qkv.colours.accent,
@@ -117,9 +117,9 @@
   }
 
   // While it is scrolled what was drawn is moved, and only the rows that came into sight are drawn. Otherwise the
-  // strongest lines in sight are shown at once, and all of them are drawn on another canvas, some in each frame, which is
-  // copied when it is complete.
-  let drawn = null, task = null, waiting = false;
+  // strongest lines in sight are shown at once, and when nothing changes any more all of them are drawn on another
+  // canvas, some in each frame, which is copied when it is complete.
+  let drawn = null, task = null, soon = 0;
   const other = document.createElement('canvas');
   function drawBase(afresh) {
     const {top, width, height} = range(), g = geometry(width), ratio = window.devicePixelRatio || 1;
@@ -129,10 +129,13 @@
       const first = Math.max(0, Math.floor(top / row) - 1), last = Math.min(n - 1, Math.ceil((top + height) / row));
       const seen = between(first, last, most);
       drawn = {top, width, height};
-      for (const canvas of known ? [other] : [base, other]) drawNames(qkv.onCanvas(canvas, width, height), g, top, first, last);
-      if (!known) drawLines(base.getContext('2d'), g, top, seen, 0, helping);
-      task = {g, top, seen, left: seen.length};
-      again();
+      if (!known) {
+        drawNames(qkv.onCanvas(base, width, height), g, top, first, last);
+        drawLines(base.getContext('2d'), g, top, seen, 0, helping);
+      }
+      task = {g, top, seen, first, last, left: seen.length};
+      clearTimeout(soon);
+      soon = setTimeout(help, 50);
     } else if (by) {
       task = null;
       drawn.top += by;
@@ -141,17 +144,13 @@
       drawBand(context, g, drawn.top, from, tall);
     }
   }
-  function again() {
-    if (!waiting) requestAnimationFrame(help);
-    waiting = true;
-  }
   function help() {
-    waiting = false;
     if (!task || state.view !== 'lines') return;
-    const {g, top, seen, left} = task;
+    const {g, top, seen, left, first, last} = task, mine = task;
+    if (left === seen.length) drawNames(qkv.onCanvas(other, drawn.width, drawn.height), g, top, first, last);
     task.left = Math.max(0, left - helping);
     drawLines(other.getContext('2d'), g, top, seen, task.left, left);
-    if (task.left > 0) return again();
+    if (task.left > 0) return requestAnimationFrame(() => task === mine && help());
     task = null;
     copy(other, 0);
   }
@@ -221,29 +220,27 @@
     box.replaceChildren(qkv.named(at), side === 'query' ? ' reads ' : ' is read by ', ...parts);
   }
 
+  // A button a head, made once.
+  const box = find('head-chips'), button = (text, does) => {
+    const made = box.appendChild(document.createElement('button'));
+    made.type = 'button';
+    made.textContent = text;
+    made.addEventListener('click', does);
+    return made;
+  };
+  const buttons = Array.from({length: H}, (_, h) => button('head ' + h, () => {
+    const heads = new Set(state.heads);
+    if (!heads.delete(h)) heads.add(h);
+    qkv.change({heads});
+  }));
+  const all = button('all heads', () => qkv.change({heads: new Set(state.heads.size === H ? [state.head] : buttons.keys())}));
   function chips() {
-    const box = find('head-chips');
     box.hidden = state.kind !== 'head';
-    const made = Array.from({length: H}, (_, h) => {
-      const button = document.createElement('button');
-      button.type = 'button';
-      button.textContent = 'head ' + h;
-      button.setAttribute('aria-pressed', String(state.heads.has(h)));
-      button.style.setProperty('--colour', state.heads.size === 1 ? qkv.colours.accent : qkv.colours.heads[h]);
-      button.addEventListener('click', () => {
-        const heads = new Set(state.heads);
-        if (!heads.delete(h)) heads.add(h);
-        qkv.change({heads});
-      });
-      return button;
+    buttons.forEach((made, h) => {
+      made.setAttribute('aria-pressed', String(state.heads.has(h)));
+      made.style.setProperty('--colour', state.heads.size === 1 ? qkv.colours.accent : qkv.colours.heads[h]);
     });
-    const all = document.createElement('button');
-    all.type = 'button';
     all.textContent = state.heads.size === H ? 'this head alone' : 'all heads';
-    all.addEventListener('click', () => qkv.change({heads: new Set(state.heads.size === H ? [state.head] : made.keys())}));
-    const focused = [...box.children].indexOf(document.activeElement);
-    box.replaceChildren(...made, all);
-    if (focused >= 0) box.children[focused].focus();
   }
 
   let scrolling = 0;
