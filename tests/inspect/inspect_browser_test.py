@@ -13,6 +13,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -231,6 +232,11 @@ class InspectPage(unittest.TestCase):
             numbers = [float(t) for t in self.script(
                 "return [...document.querySelectorAll(`#rank-${arguments[0]} .rank`)].map((e) => e.lastChild.textContent)", tag)]
             self.assertEqual(numbers, sorted(numbers, reverse=True))
+            layer, head = map(int, re.match(r"L(\d+) head (\d+)", self.text(f"#rank-{tag} .rank span")).groups())
+            share = "" if numbers[0] < 0.2 else f"layer {layer} head {head}: "
+            self.assertIn(f"{share}{100 * numbers[0]:.0f} % of its weight", self.text(f"#rank-{tag} .verdict"))
+        self.assertEqual(self.script("return [qkv.state.layer, qkv.state.head]"), self.script(
+            "return document.querySelector('#rank-previous .rank').firstChild.textContent.match(/[0-9]+/g).map(Number)"))
         self.assertIn("no proof of what a head means", self.text("#caveat"))
         self.picture("model")
 
@@ -489,6 +495,14 @@ class FrameTimes(unittest.TestCase):
             time.sleep(0.05)
         time.sleep(0.5)
         self.assertEqual(browser.script("return window.hacked || 0"), 0)
+        held = browser.script("return Array.from({length: 144}, (_, at) => at).filter((at) => qkv.vectorBits(Math.floor(at / 12), at % 12))")
+        other = next(at for at in range(144) if at not in held)
+        browser.script("qkv.change({layer: arguments[0], head: arguments[1]}); qkv.open('steps')", other // 12, other % 12)
+        time.sleep(0.5)
+        note = browser.script("return document.getElementById('steps-missing').textContent")
+        self.assertIn(f"of {len(held)} of 144 heads fit into this file", note)
+        self.assertIn("(layer.head) " + ", ".join(f"{at // 12}.{at % 12}" for at in held) + ".", note)
+        self.assertIn(f"--layer {other // 12} --head {other % 12}", note)
         told = {"bytes": os.path.getsize(page)}
         for view, how, before in MOTIONS:
             browser.script("document.getElementById('tab-' + arguments[0]).click()", view)

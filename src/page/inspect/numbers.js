@@ -195,10 +195,10 @@ const qkv = globalThis.qkv = {};  // for a console as well
   // --- what heads do ---
 
   const kinds = [
-    {name: 'Previous token', tag: 'previous', tells: 'reads the token just before'},
-    {name: 'Induction', tag: 'induction', tells: 'reads what came after the same token earlier on'},
-    {name: 'Duplicate token', tag: 'duplicate', tells: 'reads the same token earlier on'},
-    {name: 'First token', tag: 'first', tells: 'rests on the first token, often where there is nothing to look for'},
+    {name: 'Previous token', brief: 'prev.', tag: 'previous', tells: 'Reads the token just before: its map is a line right below the diagonal.'},
+    {name: 'Induction', brief: 'induct.', tag: 'induction', tells: 'Reads what came after the same token earlier on: what comes next if the text repeats itself.'},
+    {name: 'Duplicate token', brief: 'dupl.', tag: 'duplicate', tells: 'Reads the same token earlier on.'},
+    {name: 'First token', brief: 'first', tag: 'first', tells: 'Rests on the first token, often where there is nothing to look for: its map is a line at the left edge.'},
   ];
   // [kinds][L * H] mean weights: on random tokens read twice (if the file holds that), and on this text.
   const order = [0, 3, 2, 1];  // where the file has each kind

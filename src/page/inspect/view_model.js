@@ -28,9 +28,15 @@
   }
   qkv.picture = picture;
 
+  // As large as the width allows, and where all of them then fit into the window, no larger; what is left of the width is
+  // the ranking's.
+  const alone = matchMedia('(max-width: 980px)'), view = find('view-model'), padding = 34;
   function layout() {
+    const room = view.clientWidth - padding - (alone.matches ? 0 : 344), below = innerHeight - 70 - above - plot.getBoundingClientRect().top - scrollY;
+    const wide = Math.min(132, Math.floor((room - left) / H) - gap), low = Math.floor(below / L) - gap;
+    cell = Math.max(14, low >= 84 ? Math.min(wide, low) : wide);
+    view.style.setProperty('--maps', Math.min(room, Math.max(420, left + H * (cell + gap))) + padding + 'px');
     width = plot.clientWidth;
-    cell = Math.max(14, Math.min(132, Math.floor((width - left) / H) - gap));
     plot.style.height = base.style.height = over.style.height = above + L * (cell + gap) + 'px';
   }
   const height = () => above + L * (cell + gap);
@@ -38,8 +44,24 @@
 
   function drawMap(surface, at) {
     const [x, y] = place(Math.floor(at / H), at % H);
+    const {colours} = qkv;
     if (maps[at]) surface.image(maps[at], x, y, cell, cell);
-    surface.rect(x - 0.5, y - 0.5, cell + 1, cell + 1, {stroke: qkv.colours.edge, radius: 3});
+    surface.rect(x - 0.5, y - 0.5, cell + 1, cell + 1, {stroke: colours.edge, radius: 3});
+    const most = habit(at);  // what a head mostly does stands in the corner where nothing can be read
+    if (!most || cell < 44) return;
+    const o = {size: cell < 80 ? 10 : 11, weight: 650, align: 'right', fill: colours.ink, max: cell - 18};
+    surface.text(x + cell - 4, y + 13, cell < 100 ? most.kind.brief : most.kind.name.toLowerCase(), o);
+    if (cell >= 80) surface.text(x + cell - 4, y + 27, figures(most.score, 0.001), {...o, weight: 400});
+  }
+  // Of the kinds that have a name the one on which a head lays at least this share of its weight, or null.
+  const clearly = 0.4, hardly = 0.2;
+  function habit(at) {
+    let most = null;
+    kinds.forEach((kind, k) => {
+      const score = scoresNow()[k][at];
+      if (score >= clearly && score > (most?.score ?? 0)) most = {kind, score};
+    });
+    return most;
   }
 
   function drawNames(surface) {
@@ -91,7 +113,7 @@
 
   const scoresNow = () => qkv.behaviours[state.rankOn];
   for (const button of document.querySelectorAll('[data-rank-on]')) {
-    button.hidden = !qkv.behaviours.random;
+    button.parentElement.hidden = !qkv.behaviours.random;
     button.addEventListener('click', () => qkv.change({rankOn: button.dataset.rankOn}));
   }
   function rank() {
@@ -103,12 +125,18 @@
       'Mean weight, 0 to 1, over this text.') + ' A row chooses the head, a second click opens it.';
     const rows = kinds.map((kind, k) => {
       const scores = found[k], order = scores.map((_, at) => at).sort((a, b) => scores[b] - scores[a] || a - b);
-      const title = document.createElement('h3'), tells = document.createElement('p'), part = document.createElement('div');
+      const title = document.createElement('h3'), tells = document.createElement('p'), verdict = document.createElement('p'), part = document.createElement('div');
       title.textContent = kind.name;
       tells.className = 'small';
+      const best = scores[order[0]], first = `layer ${Math.floor(order[0] / H)} head ${order[0] % H}`;
       tells.textContent = kind.tells;
+      verdict.className = 'verdict';
+      const share = Math.round(100 * best) + ' %';
+      verdict.textContent = best >= clearly ? `${first}: ${share} of its weight` : best >= hardly ? `in part ${first}: ${share} of its weight` :
+        `no head much: ${share} of its weight at most`;
+      if (best >= clearly) verdict.classList.add('yes');
       part.id = 'rank-' + kind.tag;
-      part.append(title, tells, ...order.slice(0, L * H > 24 ? 4 : 3).map((at) => {
+      part.append(title, tells, verdict, ...order.slice(0, best < hardly ? 1 : L * H > 24 ? 4 : 3).map((at) => {
         const row = document.createElement('button'), bar = document.createElement('i');
         row.type = 'button';
         row.className = 'rank';
@@ -157,7 +185,7 @@
   views.model = {
     update(now) {
       if (now.has('rankOn') || now.has('began')) rank();
-      const fresh = now.has('theme') || now.has('log') || now.has('hideFirst') || now.has('ownScale') || now.has('size');
+      const fresh = now.has('theme') || now.has('rankOn') || now.has('log') || now.has('hideFirst') || now.has('ownScale') || now.has('size');
       if (fresh || now.has('view')) {
         const before = cell;
         layout();

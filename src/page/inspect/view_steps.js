@@ -7,6 +7,7 @@
   const {data, n, H, labels, state, views, find, start, figures, plusMinus} = qkv;
   const row = 20, root = Math.sqrt(data.dk);
   const plot = find('steps-rows'), strips = plot.querySelectorAll('canvas'), surfaces = new Map();
+  const heldHeads = Array.from({length: qkv.L * H}, (_, at) => [Math.floor(at / H), at % H]).filter(([l, h]) => qkv.vectorBits(l, h)).map((at) => at.join('.'));
   let shown = null, asked = 0, wide = 0, seen = 420;  // the width of the view, the height of the rows in sight
 
   // The columns of the table of keys, as wide as there is room for. The four numbers of a key are one line of text: a
@@ -87,12 +88,13 @@
           surface.text(x, y + 52, shape, {size: 11, mono: true, fill: colours.soft, max: w + 12});
         };
         put('key', '', 'token', 'read by q?', `j = 0 … ${n - 1}`);
-        put('k', '2', 'keys', 'K = x · W_K', `[${n}, ${data.dk}]`);
+        const held = (width_) => shown.vectors ? `[${n}, ${width_}]` : 'not in this file';
+        put('k', '2', 'keys', 'K = x · W_K', held(data.dk));
         put('score', '3', 'scores', 'q · kᵀ', `[1, ${n}]`);
         put('scaled', '4', 'scaled', `÷ √${data.dk} = ${+root.toFixed(3)}`, `[1, ${n}]`);
         put('masked', '5', 'masked', 'j > i: −∞', `[1, ${n}]`);
         put('weight', '6', 'softmax', 'exp / sum', `[1, ${n}], sum 1`);
-        put('v', '7', 'values', 'V = x · W_V', `[${n}, ${data.dv}]`);
+        put('v', '7', 'values', 'V = x · W_V', held(data.dv));
         surface.path([[0, y + 62], [width, y + 62]], {stroke: colours.edge});
       },
     },
@@ -231,7 +233,11 @@
     find('steps-title').textContent = `Layer ${layer}, head ${head}: how ${quoted(i)} (${i}) reads, step by step`;
     const missing = find('steps-missing');
     missing.hidden = Boolean(vectors);
-    missing.textContent = `This file holds q, k, v and z of the heads that fit into it, and not of this one; its scores and weights are here. Made with --layer ${layer} --head ${head} it holds this one; a shorter text leaves room for all.`;
+    if (!vectors) {
+      missing.textContent = `The vectors q, k, v and z of ${heldHeads.length} of ${qkv.L * H} heads fit into this file, and layer ${layer} head ${head} is none of them: ` +
+        'its scores and weights are here, its vectors are not. ' + (heldHeads.length ? `It holds those of (layer.head) ${heldHeads.join(', ')}. ` : '') +
+        `For this one: qkv inspect … --html OUT.html --layer ${layer} --head ${head}. A shorter text (--tokens) leaves room for all.`;
+    }
     place('steps-query', parts.query, width);
     place('steps-head', parts.head, width);
     place('steps-sum', parts.sum, width);
