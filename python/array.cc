@@ -24,10 +24,6 @@ nb::handle numpy_type() {
   static const nb::handle type = nb::object(numpy().attr("ndarray")).release();
   return type;
 }
-nb::handle torch() {
-  static const nb::handle module = nb::module_::import_("torch").release();
-  return module;
-}
 
 std::optional<DType> dtype_from(nb::dlpack::dtype dtype) {
   using Code = nb::dlpack::dtype_code;
@@ -67,11 +63,15 @@ bool is_numpy_bf16(nb::handle array) {
 
 std::string class_name(nb::handle object) { return text_of(nb::getattr(object.type(), "__name__")); }
 
+bool is_true(nb::handle object, const char* attribute) {
+  return nb::getattr(object, attribute, nb::none()).is(nb::handle(Py_True));
+}
+
 [[noreturn]] void refuse(const char* name, nb::handle object, bool writable) {
   const std::string where = std::string("[attention] ") + name;
   if (!nb::hasattr(object, "dtype") && !PyObject_CheckBuffer(object.ptr()))
     throw nb::type_error((where + " must be an array; found " + class_name(object)).c_str());
-  if (nb::hasattr(object, "requires_grad") && nb::object(object.attr("requires_grad")).is(nb::handle(Py_True)))
+  if (is_true(object, "requires_grad"))
     throw std::invalid_argument(where + " requires a gradient; detach it, or use qkv.torch");
   const std::string dtype = text_of(nb::getattr(object, "dtype", nb::str("another type")));
   throw std::invalid_argument(where + " must be " + (writable ? "a writable" : "an") +
@@ -93,17 +93,6 @@ nb::handle numpy_dtype(DType dtype) {
     return made;
   }();
   return types[std::size_t(dtype)];
-}
-
-nb::object torch_dtype(DType dtype) {
-  const char* name = dtype == DType::f32    ? "float32"
-                     : dtype == DType::f64  ? "float64"
-                     : dtype == DType::f16  ? "float16"
-                     : dtype == DType::bf16 ? "bfloat16"
-                     : dtype == DType::i64  ? "int64"
-                     : dtype == DType::i32  ? "int32"
-                                            : "bool";
-  return torch().attr(name);
 }
 
 nb::tuple to_tuple(const Dims& shape) {
@@ -134,14 +123,19 @@ nb::object owned_by(Tensor tensor) {
 }  // namespace
 
 Framework framework_of(nb::handle object) {
+  static bool torch_was_seen = false;
   if (object.type().is(numpy_type())) return Framework::numpy;
+  if (torch_was_seen && is_plain_torch_tensor(object)) return Framework::torch;
   const nb::object module = nb::getattr(object.type(), "__module__", nb::str(""));
   if (!nb::isinstance<nb::str>(module)) return Framework::other;
   const std::string name = text_of(module);
   const auto belongs = [&](std::string_view package) {
     return name.starts_with(package) && (name.size() == package.size() || name[package.size()] == '.');
   };
-  if (belongs("torch")) return Framework::torch;
+  if (belongs("torch")) {
+    torch_was_seen = true;
+    return Framework::torch;
+  }
   if (belongs("jaxlib") || belongs("jax")) return Framework::jax;
   // Parameter and other classes that a program derives from a tensor.
   for (nb::handle base : nb::borrow<nb::tuple>(object.type().attr("__mro__"))) {
@@ -155,9 +149,30 @@ Borrowed::Borrowed(const char* name, nb::handle given, bool writable) {
   nb::object object = nb::borrow(given);
   if (PyList_Check(given.ptr()) || PyTuple_Check(given.ptr()) || PyFloat_Check(given.ptr()))
     object = numpy().attr("asarray")(given);
-  if (!object.type().is(numpy_type()) && nb::hasattr(object, "block_until_ready")) object.attr("block_until_ready")();
-  if (framework_of(object) == Framework::torch && nb::object(object.attr("requires_grad")).is(nb::handle(Py_True)))
-    refuse(name, object, writable);  // its gradient would be lost without a word
+  const Framework framework = framework_of(object);
+  if (framework == Framework::torch) {
+    if (is_true(object, "requires_grad")) refuse(name, object, writable);  // its gradient would be lost without a word
+    if (nb::cast<bool>(object.attr("is_neg")()))                           // memory does not say so
+      throw std::invalid_argument(std::string("[attention] ") + name +
+                                  " must hold its own values; found a tensor with the negative bit (resolve_neg())");
+    torch_ = TorchMemory(object, writable);
+    if (const nb::dlpack::dltensor* shown = torch_.get()) {
+      if (!take({static_cast<char*>(shown->data) + shown->byte_offset, shown->dtype, shown->shape, shown->strides,
+                 shown->ndim, shown->device.device_type}))
+        refuse(name, object, writable);
+      return;
+    }
+  } else if (framework != Framework::numpy && nb::hasattr(object, "block_until_ready")) {
+    object.attr("block_until_ready")();
+    // JAX's buffers cost a fifth of what its __dlpack__ costs; of bf16 it has none.
+    if (!writable && PyObject_CheckBuffer(object.ptr())) {
+      if (nb::object buffer = nb::steal(PyMemoryView_FromObject(object.ptr())); buffer.is_valid()) {
+        if (import(buffer, writable, false)) return;
+      } else {
+        PyErr_Clear();
+      }
+    }
+  }
   if (import(object, writable, false)) return;
   if (PyObject_TypeCheck(object.ptr(), reinterpret_cast<PyTypeObject*>(numpy_type().ptr())) && is_numpy_bf16(object) &&
       import(object.attr("view")("uint16"), writable, true))
@@ -165,25 +180,29 @@ Borrowed::Borrowed(const char* name, nb::handle given, bool writable) {
   refuse(name, object, writable);
 }
 
+bool Borrowed::take(const Shown& array) {
+  const std::optional<DType> dtype = dtype_from(array.dtype);
+  if (!dtype || array.ndim > kMaxRank || array.device_type != nb::device::cpu::value) return false;
+  const auto rank = static_cast<std::size_t>(array.ndim);
+  view_ = {array.data, *dtype, Dims(std::span(array.shape, rank)), {}};
+  view_.strides = array.strides ? Dims(std::span(array.strides, rank)) : contiguous_strides(view_.shape);
+  if (element_count(view_.shape) == 0) {  // whatever address and strides it has
+    static std::int64_t nothing = 0;      // none would say "not given"
+    view_.data = &nothing;
+    view_.strides = contiguous_strides(view_.shape);
+  }
+  return view_.data && reinterpret_cast<std::uintptr_t>(view_.data) % dtype_size(*dtype) == 0;
+}
+
 bool Borrowed::import(nb::handle object, bool writable, bool bits_of_bf16) {
-  const auto take = [&](const auto& array) {
+  const auto show = [&](const auto& array) {
     const nb::dlpack::dtype bits{std::uint8_t(nb::dlpack::dtype_code::UInt), 16, 1};
-    const auto dtype = bits_of_bf16 && array.dtype() == bits ? DType::bf16 : dtype_from(array.dtype());
-    if (!dtype || array.ndim() > std::size_t(kMaxRank) || array.device_type() != nb::device::cpu::value) return false;
-    const std::span<const std::int64_t> sizes(array.shape_ptr(), array.ndim());
-    view_ = {array.data(), *dtype, Dims(sizes), {}};
-    view_.strides =
-        array.stride_ptr() ? Dims(std::span(array.stride_ptr(), array.ndim())) : contiguous_strides(view_.shape);
-    if (reinterpret_cast<std::uintptr_t>(view_.data) % dtype_size(*dtype) != 0) return false;
-    if (element_count(view_.shape) == 0) {  // whatever address and strides it has
-      static std::int64_t nothing = 0;      // none would say "not given"
-      view_.data = &nothing;
-      view_.strides = contiguous_strides(view_.shape);
-    }
-    return true;
+    const auto dtype = bits_of_bf16 && array.dtype() == bits ? to_dlpack(DType::bf16) : array.dtype();
+    return take({array.data(), dtype, array.shape_ptr(), array.stride_ptr(), static_cast<int>(array.ndim()),
+                 array.device_type()});
   };
-  if (writable) return nb::try_cast(object, written_, false) && take(written_);
-  return nb::try_cast(object, read_, false) && take(read_);
+  if (writable) return nb::try_cast(object, written_, false) && show(written_);
+  return nb::try_cast(object, read_, false) && show(read_);
 }
 
 Borrowed borrow_optional(const char* name, nb::handle object) {
@@ -218,7 +237,7 @@ std::vector<std::int64_t> integers(const char* name, nb::handle object) {
 
 Result::Result(Framework framework, nb::handle like, const Dims& shape, DType dtype) {
   if (framework == Framework::torch) {
-    object_ = torch().attr("empty")(to_tuple(shape), nb::arg("dtype") = torch_dtype(dtype));
+    object_ = empty_torch_tensor(to_tuple(shape), dtype);
   } else if (framework == Framework::numpy && dtype == DType::bf16) {
     object_ = numpy().attr("empty")(to_tuple(shape), like.attr("dtype"));
   } else if (framework == Framework::jax) {

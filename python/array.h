@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "torch_tensor.h"
+
 namespace qkv::python {
 
 namespace nb = nanobind;
@@ -35,10 +37,20 @@ class Borrowed {
   bool given() const noexcept { return view_.data != nullptr; }
 
  private:
+  // What DLPack says of an array.
+  struct Shown {
+    const void* data;
+    nb::dlpack::dtype dtype;
+    const std::int64_t *shape, *strides;  // strides: null where it is row-major
+    int ndim;
+    int device_type;
+  };
   bool import(nb::handle object, bool writable, bool bits_of_bf16);
+  bool take(const Shown& array);  // false if it is not what qkv reads
 
   nb::ndarray<nb::ro> read_;
   nb::ndarray<> written_;
+  TorchMemory torch_;
   ConstView view_;
 };
 

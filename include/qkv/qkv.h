@@ -21,6 +21,7 @@
 #include "qkv/measure.h"
 #include "qkv/model.h"
 #include "qkv/model_file.h"
+#include "qkv/model_members.h"
 #include "qkv/model_state.h"
 #include "qkv/multi_head.h"
 #include "qkv/prompt_cache.h"
@@ -34,3 +35,4 @@
 #include "qkv/tokenizer.h"
 #include "qkv/trace.h"
 #include "qkv/train.h"
+#include "qkv/train_members.h"

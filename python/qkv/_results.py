@@ -94,6 +94,9 @@ class TrainingDiverged(RuntimeError):
         super().__init__(message)
         self.step = step
 
+    def __reduce__(self):
+        return type(self), (*self.args, self.step)
+
 
 class FileError(OSError):
     """A file that is missing, unreadable, unwritable or not what it claims to be."""
@@ -102,6 +105,9 @@ class FileError(OSError):
         super().__init__(message)
         self.path = path
         self.offset = offset  # the byte to blame; below 0: none
+
+    def __reduce__(self):
+        return type(self), (*self.args, self.path, self.offset)
 
 
 #: Arrays of NumPy, PyTorch or JAX, or whatever DLPack or the buffer protocol show.

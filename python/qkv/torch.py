@@ -42,7 +42,8 @@ class _Attention(torch.autograd.Function):
     def backward(ctx, dout):
         q, k, v, mask, out, lse = ctx.saved_tensors
         want_dmask = ctx.needs_input_grad[3]
-        gradients = attention_backward(q.detach(), k.detach(), v.detach(), out.detach(), lse, dout.detach(),
+        gradients = attention_backward(q.detach(), k.detach(), v.detach(), out.detach(), lse,
+                                       dout.detach().resolve_neg(),
                                        mask=None if mask is None else mask.detach(), want_dmask=want_dmask,
                                        **ctx.options)
         dmask = gradients.dmask.to(mask.dtype) if want_dmask else None
@@ -54,8 +55,8 @@ def _room(q, v):
     positions, as they do after a projection, so that joining the heads copies nothing."""
     shape = q.shape[:-1] + v.shape[-1:]
     if q.dim() == 4 and q.stride(1) < q.stride(2):
-        return torch.empty((shape[0], shape[2], shape[1], shape[3]), dtype=q.dtype).transpose(1, 2)
-    return torch.empty(shape, dtype=q.dtype)
+        return q.new_empty((shape[0], shape[2], shape[1], shape[3])).transpose(1, 2)
+    return q.new_empty(shape)
 
 
 def refusal(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
@@ -66,10 +67,14 @@ def refusal(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, s
             return f"a {type(tensor).__name__} is not a plain tensor"
         if tensor.device.type != "cpu" or tensor.layout is not torch.strided or tensor.is_nested:
             return "a tensor is not a strided one in this processor's memory"
+        if tensor.is_neg() or tensor._is_zerotensor():
+            return "a tensor whose memory does not hold its values"
     if query.dtype not in _TYPES or key.dtype != query.dtype or value.dtype != query.dtype:
         return f"the types {query.dtype}, {key.dtype}, {value.dtype}"
-    if torch._C._are_functorch_transforms_active() or torch.compiler.is_compiling():
-        return "a function transform or compilation"
+    if torch._C._are_functorch_transforms_active() or torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return "a function transform, tracing or compilation"
+    if torch.autograd.forward_ad._current_level >= 0:
+        return "forward-mode differentiation"
     if min(t.dim() for t in tensors[:3]) < 2 or max(t.dim() for t in tensors) > 8:
         return "tensors of fewer than 2 or more than 8 axes"
     if not 0 <= dropout_p < 1:
@@ -131,7 +136,7 @@ def _compute(query, key, value, attn_mask, dropout_p, is_causal, scale):
         query, key, value = (t.expand(lead + t.shape[-3:]) for t in (query, key, value))
     options: dict[str, typing.Any] = {"scale": scale, "causal": "top_left" if is_causal else None}
     if dropout_p:
-        options["_dropout"] = (float(dropout_p), int(torch.randint(1 << 62, ())))
+        options["_dropout"] = (float(dropout_p), int(torch.randint(1 << 62, (), device="cpu")))
     needs = [t for t in (query, key, value, attn_mask) if t is not None and t.requires_grad]
     if torch.is_grad_enabled() and needs:
         return _Attention.apply(query, key, value, attn_mask, options)

@@ -2,22 +2,42 @@
 #include "qkv/threads.h"
 
 #include <omp.h>
+#include <pthread.h>
 
+#include <atomic>
 #include <stdexcept>
 #include <string>
 
 namespace qkv {
 namespace {
+
 int wanted_threads = 0;
-}
+std::atomic<bool> several_were_asked_for = false;  // so that OpenMP has threads which wait for work
+bool threads_lost = false;                         // forked from such a process: they did not come along
+
+// OpenMP does not know that its threads are gone, and would wait for them.
+void after_fork() { threads_lost = threads_lost || several_were_asked_for.load(); }
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, after_fork);
+
+}  // namespace
 
 void set_num_threads(int threads) {
   if (threads < 0)
     throw std::invalid_argument("[threads] expected 0 (one a core) or more; found " + std::to_string(threads));
+  if (threads > 1 && threads_lost)
+    throw std::invalid_argument(
+        "[threads] expected 1 in a process forked from one that computed with several (start such processes without "
+        "fork); found " +
+        std::to_string(threads));
   wanted_threads = threads;
-  omp_set_num_threads(num_threads());
 }
 
-int num_threads() noexcept { return wanted_threads > 0 ? wanted_threads : omp_get_num_procs(); }
+int num_threads() noexcept {
+  if (threads_lost) return 1;
+  const int threads = wanted_threads > 0 ? wanted_threads : omp_get_num_procs();
+  // Every computation begins with this question.
+  if (threads > 1 && !several_were_asked_for.load(std::memory_order_relaxed)) several_were_asked_for = true;
+  return threads;
+}
 
 }  // namespace qkv

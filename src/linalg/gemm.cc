@@ -69,10 +69,11 @@ bool keeps_promises() {
 }
 
 // A primitive object must not run on two threads at once, so each thread has its own; oneDNN shares the generated code.
-Product& cached_product(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float beta) {
+Product& cached_product(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float beta,
+                        int threads) {
   constexpr std::size_t kMostProducts = 1024;
   thread_local std::map<Key, Product> cache;
-  const Key key{trans_a, trans_b, m, n, k, product_threads(), std::bit_cast<std::int32_t>(beta)};
+  const Key key{trans_a, trans_b, m, n, k, threads, std::bit_cast<std::int32_t>(beta)};
   if (const auto found = cache.find(key); found != cache.end()) return found->second;
   if (cache.size() >= kMostProducts) cache.clear();
   Product product;
@@ -87,7 +88,8 @@ Product& cached_product(bool trans_a, bool trans_b, std::int64_t m, std::int64_t
 // a, b and c are dense.
 void run_dense(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
                const float* b, float beta, float* c) {
-  Product& product = cached_product(trans_a, trans_b, m, n, k, beta);
+  const ProductThreads threads;
+  Product& product = cached_product(trans_a, trans_b, m, n, k, beta, threads.count());
   product.a.set_data_handle(const_cast<float*>(a));
   product.b.set_data_handle(const_cast<float*>(b));
   product.c.set_data_handle(c);

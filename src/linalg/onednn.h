@@ -28,13 +28,25 @@ inline bool is_brg(const dnnl::matmul::primitive_desc& desc) {
   return std::string_view(desc.impl_info_str()).starts_with("brg:");
 }
 
-// The threads that a product called here may use, at most `most`; oneDNN asks OpenMP.
-inline int product_threads(std::int64_t most) {
-  if (omp_in_parallel()) return 1;
-  const int threads = static_cast<int>(std::min<std::int64_t>(num_threads(), most));
-  if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
-  return threads;
-}
-inline int product_threads() { return product_threads(num_threads()); }
+// While it lives, products called on this thread may use so many threads, at most `most`; oneDNN asks OpenMP. Others in
+// the program that ask OpenMP as well (PyTorch) find its answer afterwards as it was.
+class ProductThreads {
+ public:
+  explicit ProductThreads(std::int64_t most) : before_(omp_get_max_threads()) {
+    if (omp_in_parallel()) return;
+    count_ = static_cast<int>(std::min<std::int64_t>(num_threads(), most));
+    if (before_ != count_) omp_set_num_threads(count_);
+  }
+  ProductThreads() : ProductThreads(num_threads()) {}
+  ~ProductThreads() {
+    if (!omp_in_parallel() && before_ != count_) omp_set_num_threads(before_);
+  }
+  ProductThreads(const ProductThreads&) = delete;
+  ProductThreads& operator=(const ProductThreads&) = delete;
+  int count() const noexcept { return count_; }
+
+ private:
+  int before_, count_ = 1;
+};
 
 }  // namespace qkv

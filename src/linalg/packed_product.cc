@@ -122,7 +122,7 @@ void PackedMatrix::pack(DType operand, std::int64_t k, std::int64_t n, const flo
   operand_ = operand;
   k_ = k;
   n_ = n;
-  product_threads();
+  const ProductThreads threads;
   // The layout is the same for any number of rows.
   const auto layout = describe({operand, DType::f32, false, 64, n, k, 0}).weights_desc();
   vectors_ = panel_vectors(layout, operand == DType::bf16, panel_size_);
@@ -155,8 +155,8 @@ void PackedMatrix::library_product(std::int64_t rows, const void* x, const float
   // With few rows and more threads than panels of columns, oneDNN cuts the sums into parts, one a thread (seen up to 40
   // rows, never from 64 on): no more threads than panels then.
   const std::int64_t panels = (n_ + kPanel - 1) / kPanel;
-  const int threads = rows < 2 * kPanel ? product_threads(panels) : product_threads();
-  Product& product = cached_product({operand_, y_dtype, bias != nullptr, rows, n_, k_, threads});
+  const ProductThreads threads(rows < 2 * kPanel ? panels : num_threads());
+  Product& product = cached_product({operand_, y_dtype, bias != nullptr, rows, n_, k_, threads.count()});
   product.x.set_data_handle(const_cast<void*>(x));
   product.w.set_data_handle(elements_.get());
   product.y.set_data_handle(y);

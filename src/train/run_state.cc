@@ -3,8 +3,10 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "qkv/error.h"
+#include "qkv/train_members.h"
 #include "train/loss_spike.h"
 
 namespace qkv {
@@ -13,34 +15,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Calls visit(key, member) for each member, so that writing and reading cannot differ.
-template <class Config, class Visit>
-void each_member(Config& c, const Visit& visit) {
-  visit("steps", c.steps);
-  visit("batch_size", c.batch_size);
-  visit("grad_accum", c.grad_accum);
-  visit("learning_rate", c.learning_rate);
-  visit("min_lr", c.min_lr);
-  visit("warmup_steps", c.warmup_steps);
-  visit("decay_steps", c.decay_steps);
-  visit("schedule", c.schedule);
-  visit("weight_decay", c.weight_decay);
-  visit("beta1", c.beta1);
-  visit("beta2", c.beta2);
-  visit("eps", c.eps);
-  visit("grad_clip", c.grad_clip);
-  visit("eval_interval", c.eval_interval);
-  visit("eval_iters", c.eval_iters);
-  visit("sample_interval", c.sample_interval);
-  visit("log_interval", c.log_interval);
-  visit("checkpoint_interval", c.checkpoint_interval);
-  visit("keep_checkpoints", c.keep_checkpoints);
-  visit("max_bad_steps", c.max_bad_steps);
-  visit("seed", c.seed);
-  visit("operands", c.operands);
-  visit("recompute", c.recompute);
-  visit("dropout", c.dropout);
-}
-
 template <class State, class Visit>
 void each_count(State& s, const Visit& visit) {
   visit("step", s.step);
@@ -117,8 +91,7 @@ std::string run_state_text(const RunState& state, const TrainConfig& config) {
       options[key] = value;
     }
   };
-  each_member(config, put);
-  put("window", config.window);
+  for_each_member(config, put);
   json["config"] = std::move(options);
   return json.dump();
 }
@@ -141,9 +114,10 @@ SavedRun parse_run_state(const std::string& path, const std::string& text) {
     if (json.contains("data_checksum")) reader("data_checksum", run.state.data_checksum);  // younger than the rest
     const Json& options = reader.member("config");
     if (!options.is_object()) Reader::refuse("config", "an object");
-    each_member(run.config, Reader(options));
-    const Reader members(options);
-    if (options.contains("window")) members("window", run.config.window);  // younger than the rest
+    for_each_member(run.config, [&, members = Reader(options)](const char* key, auto& member) {
+      if (key == std::string_view("window") && !options.contains(key)) return;  // younger than the rest
+      members(key, member);
+    });
     validate(run.config);
     each_count(run.state, [](const char* key, std::int64_t value) {
       if (value < 0) Reader::refuse(key, "at least 0");

@@ -2,6 +2,8 @@
 #include "core/parallel.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <stdexcept>
 #include <vector>
@@ -30,6 +32,40 @@ TEST(Parallel, PassesAnExceptionOn) {
                             }),
                std::runtime_error);
   EXPECT_THROW(set_num_threads(-1), std::invalid_argument);
+  set_num_threads(0);
+}
+
+// OpenMP waits for ever for threads that were not forked.
+TEST(Parallel, AForkedProcessComputesAlone) {
+  const auto compute = [] {
+    int sum = 0;
+    parallel_for(100, [&](std::int64_t i) {
+#pragma omp atomic
+      sum += static_cast<int>(i);
+    });
+    return sum == 4950;
+  };
+  set_num_threads(4);
+  ASSERT_TRUE(compute());
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(60);
+    bool refused = false;
+    try {
+      set_num_threads(2);
+    } catch (const std::invalid_argument&) {
+      refused = true;
+    }
+    set_num_threads(1);
+    set_num_threads(0);
+    _exit(compute() && num_threads() == 1 && refused ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(num_threads(), 4);
+  EXPECT_TRUE(compute());
   set_num_threads(0);
 }
 
