@@ -7,17 +7,19 @@
 #include <stdexcept>
 #include <utility>
 
+#include "text.h"
+
 namespace qkv::python {
 namespace {
 
 [[noreturn]] void fail(const std::string& expected, nb::handle found) {
-  throw std::invalid_argument("[attention] " + expected + "; found " + nb::cast<std::string>(nb::repr(found)));
+  throw std::invalid_argument("[attention] " + expected + "; found " + shown_text(found));
 }
 
 Alignment alignment(nb::handle causal, bool start) {
   if (causal.is_none()) return start ? Alignment::start : Alignment::none;
   if (nb::isinstance<nb::str>(causal)) {
-    const std::string name = nb::cast<std::string>(causal);
+    const std::string name = name_given("causal", causal);
     if (name == "top_left") return Alignment::top_left;
     if (name == "bottom_right") return Alignment::bottom_right;
     if (name == "start") return Alignment::start;
@@ -47,9 +49,10 @@ void set_window(nb::handle window, AttentionOptions& options) {
 
 void set_dropout(nb::handle dropout, AttentionDropout& to) {
   if (dropout.is_none()) return;
-  const auto [p, seed] = nb::cast<std::pair<double, std::uint64_t>>(dropout);
-  to.p = p;
-  to.seed = seed;
+  std::pair<double, std::uint64_t> given;
+  if (!nb::try_cast(dropout, given)) fail("dropout must be (p, seed)", dropout);
+  to.p = given.first;
+  to.seed = given.second;
 }
 
 // Above so many operations a call is cut: about a second's work. Read and written with the GIL held.

@@ -13,12 +13,13 @@
 #include <type_traits>
 
 #include "model_core.h"
+#include "text.h"
 
 namespace qkv::python {
 namespace {
 
 [[noreturn]] void fail(const std::string& expected, nb::handle found) {
-  throw std::invalid_argument("[config] " + expected + "; found " + nb::cast<std::string>(nb::repr(found)));
+  throw std::invalid_argument("[config] " + expected + "; found " + shown_text(found));
 }
 
 std::string text(nb::handle value) {

@@ -21,13 +21,18 @@ namespace {
 
 PythonModel make(nb::handle preset_name, std::uint64_t seed, const std::string& dtype, nb::handle tokenizer,
                  const nb::kwargs& values) {
-  ModelConfig config = preset_name.is_none() ? ModelConfig{} : preset(nb::cast<std::string>(preset_name));
+  ModelConfig config = preset_name.is_none() ? ModelConfig{} : preset(name_given("preset", preset_name));
   update(config, values);
   const DType type = dtype_from_name(dtype);
   if (type != DType::f32 && type != DType::f64)
     throw std::invalid_argument("[model] dtype must be f32 or f64; found " + dtype);
   std::optional<Tokenizer> words;
-  if (!tokenizer.is_none()) words = nb::cast<const Tokenizer&>(tokenizer);
+  if (!tokenizer.is_none()) {
+    const Tokenizer* given = nullptr;
+    if (!nb::try_cast(tokenizer, given))
+      throw nb::type_error(("tokenizer must be a Tokenizer; found " + shown_text(tokenizer)).c_str());
+    words = *given;
+  }
   if (words && preset_name.is_none() && !values.contains("vocab_size")) config.vocab_size = words->size();
   std::vector<std::int32_t> ends;
   if (words && words->end_token() >= 0) ends.push_back(words->end_token());
@@ -88,7 +93,7 @@ nb::dict parameters(PythonModel& self) {
 void save(PythonModel& self, nb::handle path, const std::string& format, nb::handle type) {
   const std::string name = path_of(path);
   const Tokenizer& tokenizer = require_tokenizer(*self.core);
-  const std::string kind = type.is_none() ? "" : nb::cast<std::string>(type);
+  const std::string kind = type.is_none() ? "" : name_given("type", type);
   if (format != "qkv" && format != "huggingface" && format != "gguf")
     throw std::invalid_argument("[model] format must be 'qkv', 'huggingface' or 'gguf'; found '" + format + "'");
   if (format == "qkv" && !kind.empty())

@@ -19,6 +19,19 @@ std::optional<std::string> text_bytes(nb::handle object) {
   return contents(bytes);
 }
 
+std::string name_given(const char* argument, nb::handle object) {
+  if (!PyUnicode_Check(object.ptr()))
+    throw nb::type_error((std::string(argument) + " must be a name; found " + shown_text(object)).c_str());
+  return *text_bytes(object);
+}
+
+std::string shown_text(nb::handle object) {
+  const nb::object text = nb::steal(PyObject_ASCII(object.ptr()));
+  const char* bytes = text.is_valid() ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
+  if (!bytes) throw nb::python_error();
+  return bytes;
+}
+
 nb::object unicode(const std::string& bytes) {
   nb::object text =
       nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape"));

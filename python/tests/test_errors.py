@@ -87,6 +87,8 @@ def test_no_arguments_crash_backward(data):
 
 
 @pytest.mark.parametrize("options,message", [
+    (dict(causal="\ud800"), "surrogates not allowed"),
+    (dict(_dropout=(0.5, -1)), "dropout must be .p, seed.; found .0.5, -1."),
     (dict(causal="sideways"), "causal must be None, 'top_left', 'bottom_right' or 'start'; found 'sideways'"),
     (dict(window=(1, 0)), "a window needs an alignment"),
     (dict(alibi=np.ones(2, "f4")), "alibi_slopes needs an alignment"),

@@ -136,6 +136,14 @@ def test_what_a_model_is_not_asked_for(model):
             wrong()
 
 
+def test_arguments_of_another_type(model, tmp_path):
+    for wrong in (lambda: qkv.Model(3), lambda: qkv.Model(tokenizer="bytes"), lambda: qkv.Model(tokenizer=model),
+                  lambda: model.save(tmp_path / "x", format="gguf", type=8), lambda: qkv.Model.load(3),
+                  lambda: qkv.Trainer(model.tokenizer, [1, 2]), lambda: model.generate(None)):
+        with pytest.raises(TypeError):
+            wrong()
+
+
 def test_the_model_outlives_what_shows_it():
     parameters = qkv.Model(seed=1, **SIZES).parameters
     gc.collect()

@@ -177,6 +177,63 @@ def test_the_state_of_multi_head_attention_loads():
     np.testing.assert_allclose(found, wanted, atol=2e-6, rtol=2e-5)
 
 
+def test_tensors_whose_memory_does_not_hold_their_values():
+    """The negative bit says that each number stands for its opposite; memory alone would give the wrong sign."""
+    q = torch.view_as_complex(torch.randn(1, 2, 5, 4, 2, generator=torch.Generator().manual_seed(1))).conj().imag
+    assert q.is_neg() and q.dtype == torch.float32
+    with pytest.raises(ValueError, match="negative bit"):
+        qkv.attention(q, q, q)
+    wanted = F.scaled_dot_product_attention(q, q, q)
+    with qkv.torch.patch() as counts:
+        torch.testing.assert_close(torch.nn.functional.scaled_dot_product_attention(q, q, q), wanted)
+    assert (counts.taken, counts.refused) == (0, 1)
+    x = q.resolve_neg().clone().requires_grad_()  # the same of the gradient that comes back
+    grads = [torch.autograd.grad(f(x, x, x), x, q)[0] for f in (F.scaled_dot_product_attention, qkv.torch.scaled_dot_product_attention)]
+    torch.testing.assert_close(grads[1], grads[0], atol=2e-6, rtol=2e-5)
+
+
+def test_what_records_a_call_is_left_to_pytorch():
+    """A trace would hold the numbers of its example, and a tangent would be lost."""
+    def attend(x):
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x) + 0
+
+    a, b = (torch.randn(1, 2, 3, 4, generator=torch.Generator().manual_seed(i)) for i in (1, 2))
+    with qkv.torch.patch() as counts:
+        traced = torch.jit.trace(attend, (a,), check_trace=False)
+    torch.testing.assert_close(traced(b), attend(b))
+    assert counts.refused > 0 and counts.taken == 0
+    with qkv.torch.patch() as counts, torch.autograd.forward_ad.dual_level(), \
+            torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        tangent = torch.autograd.forward_ad.unpack_dual(attend(torch.autograd.forward_ad.make_dual(a, b))).tangent
+    assert tangent is not None and counts.refused == 1
+
+
+def test_the_default_device_is_nobodys_matter():
+    x = torch.randn(1, 2, 3, 4, generator=torch.Generator().manual_seed(1))
+    wanted = F.scaled_dot_product_attention(x, x, x)
+    with torch.device("meta"):
+        assert qkv.attention(x, x, x).device.type == "cpu"
+        found = qkv.torch.scaled_dot_product_attention(x, x, x)
+        dropped = qkv.torch.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
+    torch.testing.assert_close(found, wanted)
+    assert dropped.device.type == "cpu"
+
+
+def test_pytorchs_number_of_threads_stays(tmp_path):
+    before = torch.get_num_threads()
+    try:
+        for threads in (3, 1):
+            torch.set_num_threads(threads)
+            qkv.set_num_threads(2)
+            model = qkv.Model(n_layer=1, n_head=2, d_model=64, ctx_len=32, seed=1)
+            model.loss_and_gradients(np.arange(32))
+            model.generate(np.arange(4), 4)
+            assert torch.get_num_threads() == threads
+    finally:
+        qkv.set_num_threads(0)
+        torch.set_num_threads(before)
+
+
 def test_gpt2_of_transformers_trains_with_it():
     transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(n_layer=2, n_head=4, n_embd=64, n_positions=64, vocab_size=512, attn_pdrop=0.0,
