@@ -36,6 +36,7 @@ void translate_error(const std::exception_ptr& pointer, void*) {
 
 NB_MODULE(_qkv, m) {
   m.doc() = "Attention and small language models: the compiled part of qkv.";
+  nb::set_leak_warnings(false);  // what a program still holds when it ends is its own matter
   nb::register_exception_translator(translate_error);
   m.attr("__version__") = QKV_VERSION;
   m.def("set_num_threads", &qkv::set_num_threads, nb::arg("threads"),
