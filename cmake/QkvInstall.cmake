@@ -40,7 +40,7 @@ install(FILES "${PROJECT_SOURCE_DIR}/README.md" DESTINATION "${CMAKE_INSTALL_DOC
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME qkv)
 set(CPACK_PACKAGE_VENDOR "The qkv authors")
-set(CPACK_PACKAGE_CONTACT "The qkv authors <qkv@localhost>")
+set(CPACK_PACKAGE_CONTACT "The qkv authors <qkv@qkv.invalid>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "attention and small language models, as a program and a library")
 set(CPACK_PACKAGE_DESCRIPTION
   "The exact query-key-value mechanism, forward and backward, and the
@@ -58,5 +58,8 @@ set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 # What a program needs that links libqkv.a.
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS
   "g++, cmake, libdnnl-dev, libfmt-dev, libpcre2-dev, libutf8proc-dev, libxxhash-dev, zlib1g-dev")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA "${CMAKE_CURRENT_LIST_DIR}/debian/triggers")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_PRE_BUILD_SCRIPTS "${CMAKE_CURRENT_LIST_DIR}/debian/finish.cmake")
 set(CPACK_VERBATIM_VARIABLES ON)
 include(CPack)
