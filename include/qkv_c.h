@@ -7,7 +7,8 @@
  * Structures of options have a function that fills in the defaults: call it first, then change what you want.
  * Arrays are described, never copied: a pointer, a type, a shape and strides. NULL, or an array whose data is NULL, is
  * "not given" or "not wanted" where that is allowed. Outputs must not overlap inputs.
- * Functions of attention may be called from several threads at once; a model or trainer is used by one at a time.
+ * Functions of attention may be called from several threads at once; a model or trainer is used by one at a time, is
+ * freed once, and is not used after that. A trainer is freed before its model. After fork(): qkv_set_num_threads.
  * The full contract stands beside the C++ functions of the same name: qkv/attention.h, qkv/model.h, qkv/generate.h,
  * qkv/train.h. Structures may grow with the library's minor version: SOVERSION changes then.
  */
@@ -37,7 +38,8 @@ const char* qkv_last_error(void);
 const char* qkv_status_name(qkv_status status); /* "invalid argument", ... */
 const char* qkv_version(void);                  /* "0.1.0" */
 
-/* Threads to compute with; 0 is one a core. Results never depend on it. Not while another thread computes. */
+/* Threads to compute with; 0 is one a core. Results never depend on it. Not while another thread computes. A process
+ * forked from one that computed with several has one; more are QKV_INVALID_ARGUMENT there. */
 qkv_status qkv_set_num_threads(int threads);
 
 /* ---- arrays ---- */

@@ -115,10 +115,7 @@ qkv_status qkv_model_get_config(const qkv_model* model, qkv_model_config* config
 }
 
 int64_t qkv_model_parameter_count(const qkv_model* model) {
-  std::int64_t count = 0;
-  if (model != nullptr)
-    for (const qkv::Tensor& parameter : model->loaded.model.parameters()) count += parameter.size();
-  return count;
+  return model == nullptr ? 0 : qkv::parameter_count(model->loaded.model.config());
 }
 
 int32_t qkv_model_end_token(const qkv_model* model) {
