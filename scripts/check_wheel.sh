@@ -31,7 +31,7 @@ rm -rf "$site"/qkv* "$root/tests"
 mkdir -p "$site"
 python3 -m zipfile -e "$wheel" "$site"
 cp -r "$tests" "$root/tests"
-for name in arrays attention errors model; do
+for name in arrays attention errors model process; do
   chroot "$root" env OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1 python3 -m pytest -q -p no:cacheprovider "/tests/test_$name.py"
 done
 chroot "$root" python3 -c 'import qkv; print("qkv", qkv.__version__, "with the kernels of", qkv.kernel_set())'
