@@ -33,6 +33,17 @@ std::span<const std::byte> bytes_of(const ConstView& whole) {
           static_cast<std::size_t>(element_count(whole.shape)) * dtype_size(whole.dtype)};
 }
 
+// Reads the memory of the caches; caches too small for that are compared with memory of the meter's own.
+ReadMeter meter_of(const std::vector<KvCache>& caches, std::int64_t own_bytes) {
+  constexpr std::size_t kEnough = 1 << 20;  // bytes
+  std::vector<std::span<const std::byte>> memory;
+  for (const KvCache& cache : caches)
+    for (const ConstView& part : {cache.k(), cache.v()}) memory.push_back(bytes_of(part));
+  for (const auto& part : memory)
+    if (part.size() < kEnough) return ReadMeter(own_bytes);
+  return ReadMeter(std::move(memory));
+}
+
 struct Speeds {
   double ms, gb_per_s, read_gb_per_s, max_error;
 };
@@ -91,10 +102,7 @@ void bench_decode(const AttentionCase& given, DType dtype, const BenchOptions& o
   };
   all();
   const auto count = static_cast<double>(caches.size());
-  std::vector<std::span<const std::byte>> memory;
-  for (const KvCache& cache : caches)
-    for (const ConstView& part : {cache.k(), cache.v()}) memory.push_back(bytes_of(part));
-  const ReadMeter meter(std::move(memory));
+  const ReadMeter meter = meter_of(caches, options.megabytes << 20);
   std::vector<double> seconds, reads;
   for (int i = 0; i < options.reps; ++i) {
     reads.push_back(meter.sample());
