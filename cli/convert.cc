@@ -37,33 +37,39 @@ qkv::DType floating_type(const std::string& type) {
 
 void save(const Options& options, const std::string& format, const qkv::LoadedModel& loaded) {
   if (format == "gguf") {
-    qkv::save_gguf(options.target, loaded.model, loaded.tokenizer, options.type.empty() ? "bf16" : options.type);
+    qkv::save_gguf(options.target, loaded.model, loaded.tokenizer, options.type.empty() ? "bf16" : options.type,
+                   loaded.text_facts());
+    if (loaded.end_tokens.size() > qkv::gguf_end_tokens)
+      qkv::cli::print(fmt::format("note: GGUF has room for {} of the {} tokens that end a text\n", qkv::gguf_end_tokens,
+                                  loaded.end_tokens.size()));
   } else if (format == "hf") {
     qkv::HuggingFaceOptions hf;
     hf.type = floating_type(options.type);
     hf.shard_bytes = options.shard_bytes;
-    hf.end_tokens = loaded.end_tokens;
+    hf.facts = loaded.text_facts();
     qkv::save_hugging_face(options.target, loaded.model, loaded.tokenizer, hf);
   } else {
     if (!options.type.empty() && options.type != "f32")
       throw UsageError("--type " + options.type + " is for --to hf and --to gguf; qkv's own directories hold f32");
-    qkv::save_model(options.target, loaded.model, loaded.tokenizer);
+    qkv::save_model(options.target, loaded.model, loaded.tokenizer, loaded.text_facts());
   }
 }
 
-void save_checkpoint(const Options& options, const qkv::Model& model, const qkv::Tokenizer& tokenizer,
+void save_checkpoint(const Options& options, const qkv::LoadedModel& loaded,
                      const std::optional<qkv::AdamState>& state) {
   const qkv::AdamState adam = state.value_or(qkv::AdamState{});
   const bool described = is_andrea_checkpoint(options.source);  // then the options are about the source
   const qkv::AndreaLayout layout = described ? qkv::AndreaLayout{} : layout_of(options.andrea, {});
-  qkv::save_andrea(options.target, model, tokenizer, layout, adam.step, adam.first_moments, adam.second_moments);
+  qkv::save_andrea(options.target, loaded.model, loaded.tokenizer, layout, adam.step, adam.first_moments,
+                   adam.second_moments);
+  if (!loaded.chat_template.empty()) qkv::cli::print("note: a checkpoint has no place for the chat template\n");
   if (!state) qkv::cli::print("note: there are no moments of AdamW beside the model; the checkpoint holds zeros\n");
 }
 
 void write(const Options& options, const std::string& format, const qkv::LoadedModel& loaded,
            const std::optional<qkv::AdamState>& state) {
   try {
-    if (format == "andrea") return save_checkpoint(options, loaded.model, loaded.tokenizer, state);
+    if (format == "andrea") return save_checkpoint(options, loaded, state);
     save(options, format, loaded);
   } catch (const std::invalid_argument& error) {
     throw UsageError(fmt::format("{} cannot be written so: {}", options.source, error.what()));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli.h"
+#include "qkv/chat_template.h"
 #include "qkv/measure.h"
 #include "qkv/model.h"
 #include "qkv/model_file.h"
@@ -143,8 +144,12 @@ std::string text_of(const Json& facts) {
     text += fmt::format("  {:<16}{}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
   }
   if (facts.contains("tokenizer_size")) {
-    text += fmt::format("tokenizer\n  {} tokens, end token {}\n", facts["tokenizer_size"].dump(),
-                        facts["end_token"].dump());
+    std::string ends;
+    for (const Json& id : facts["end_tokens"]) ends += (ends.empty() ? "" : ", ") + id.dump();
+    text += fmt::format("tokenizer\n  {} tokens, end token{} {}\n", facts["tokenizer_size"].dump(),
+                        facts["end_tokens"].size() > 1 ? "s" : "", ends.empty() ? "-1" : ends);
+    if (!facts["chat_template"].is_null())
+      text += fmt::format("  chat template {}\n", facts["chat_template"].get<std::string>());
   }
   if (facts.contains("stored")) text += stored_text(facts["stored"]);
   text += "tensors\n";
@@ -174,6 +179,12 @@ Json model_facts(const std::string& path) {
   all.update(facts(model.config));
   all["tokenizer_size"] = model.tokenizer_size;
   all["end_token"] = model.end_tokens.empty() ? -1 : model.end_tokens[0];
+  all["end_tokens"] = model.end_tokens;
+  all["chat_template"] = nullptr;
+  if (!model.chat_template.empty()) {
+    const auto form = qkv::recognise_chat_form(model.chat_template);
+    all["chat_template"] = form ? std::string(qkv::chat_form_name(*form)) : "of another kind";
+  }
   all["stored"] = Json::array();
   for (const auto& tensor : model.tensors)
     all["stored"].push_back(

@@ -120,6 +120,7 @@ qkv::Trainer start(const TrainSettings& settings) {
       adapters ? qkv::Trainer(std::move(model), std::move(data.tokenizer), std::move(data.tokens), config,
                               std::move(*adapters))
                : qkv::Trainer(std::move(model), std::move(data.tokenizer), std::move(data.tokens), config);
+  if (initial) trainer.set_text_facts(initial->text_facts());
   trainer.save(settings.out);  // from here on there is something to resume
   directory->keep();
   return trainer;

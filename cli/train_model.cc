@@ -83,9 +83,12 @@ std::optional<InitialModel> InitialModel::open(const TrainSettings& settings) {
   if (settings.andrea.given() && !is_andrea_checkpoint(path))
     throw UsageError(settings.andrea.names() + " are about checkpoints of ANDREA (.bin)");
   const auto opened = [&] {
-    if (!settings.andrea.given()) return InitialModel(path, inspect_model(path).config, load_model_tokenizer(path));
+    if (!settings.andrea.given()) {
+      const ModelFacts facts = inspect_model(path);
+      return InitialModel(path, facts.config, load_model_tokenizer(path), {facts.end_tokens, facts.chat_template});
+    }
     AndreaCheckpoint checkpoint = load_andrea_checkpoint(path, settings.andrea, false);
-    InitialModel initial(path, checkpoint.model.config(), std::move(checkpoint.tokenizer));
+    InitialModel initial(path, checkpoint.model.config(), std::move(checkpoint.tokenizer), {});
     initial.model_ = std::move(checkpoint.model);
     return initial;
   };

@@ -23,15 +23,20 @@ class InitialModel {
 
   const ModelConfig& config() const noexcept { return config_; }
   const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
+  const TextFacts& text_facts() const noexcept { return facts_; }
   Model take();  // in f32, whatever the file holds
 
  private:
-  InitialModel(std::string path, ModelConfig config, Tokenizer tokenizer)
-      : path_(std::move(path)), config_(std::move(config)), tokenizer_(std::move(tokenizer)) {}
+  InitialModel(std::string path, ModelConfig config, Tokenizer tokenizer, TextFacts facts)
+      : path_(std::move(path)),
+        config_(std::move(config)),
+        tokenizer_(std::move(tokenizer)),
+        facts_(std::move(facts)) {}
 
   std::string path_;
   ModelConfig config_;
   Tokenizer tokenizer_;
+  TextFacts facts_;
   std::optional<Model> model_;  // where it had to be read to know its shape
 };
 

@@ -44,8 +44,8 @@ PythonModel load(nb::handle path) {
   const std::string name = path_of(path);
   const nb::gil_scoped_release released;
   LoadedModel loaded = load_model(name);
-  return {
-      std::make_shared<ModelCore>(std::move(loaded.model), std::move(loaded.tokenizer), std::move(loaded.end_tokens))};
+  return {std::make_shared<ModelCore>(std::move(loaded.model), std::move(loaded.tokenizer),
+                                      std::move(loaded.end_tokens), std::move(loaded.chat_template))};
 }
 
 nb::object forward(PythonModel& self, nb::handle tokens, nb::handle lengths) {
@@ -101,13 +101,12 @@ void save(PythonModel& self, nb::handle path, const std::string& format, nb::han
   self.core->compute([&] {
     const Model& model = self.core->model();
     if (format == "qkv") {
-      save_model(name, model, tokenizer);
+      save_model(name, model, tokenizer, self.core->text_facts());
     } else if (format == "gguf") {
-      save_gguf(name, model, tokenizer, kind.empty() ? "bf16" : kind);
+      save_gguf(name, model, tokenizer, kind.empty() ? "bf16" : kind, self.core->text_facts());
     } else {
-      save_hugging_face(
-          name, model, tokenizer,
-          {.type = kind.empty() ? DType::f32 : dtype_from_name(kind), .end_tokens = self.core->end_tokens});
+      save_hugging_face(name, model, tokenizer,
+                        {.type = kind.empty() ? DType::f32 : dtype_from_name(kind), .facts = self.core->text_facts()});
     }
   });
 }

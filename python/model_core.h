@@ -23,10 +23,15 @@ namespace nb = nanobind;
 // C++ models and trainers are not thread-safe; Python's threads would meet here, since the GIL is released.
 class ModelCore {
  public:
-  ModelCore(Model model, std::optional<Tokenizer> words, std::vector<std::int32_t> ends)
-      : tokenizer(std::move(words)), end_tokens(std::move(ends)), own_(std::move(model)) {}
+  ModelCore(Model model, std::optional<Tokenizer> words, std::vector<std::int32_t> ends, std::string talk = {})
+      : tokenizer(std::move(words)),
+        end_tokens(std::move(ends)),
+        chat_template(std::move(talk)),
+        own_(std::move(model)) {}
   explicit ModelCore(Trainer trained)
-      : tokenizer(trained.tokenizer()), trainer_(std::make_unique<Trainer>(std::move(trained))) {}
+      : tokenizer(trained.tokenizer()),
+        chat_template(trained.text_facts().chat_template),
+        trainer_(std::make_unique<Trainer>(std::move(trained))) {}
 
   Model& model() {
     if (!trainer_ && !own_) throw std::invalid_argument("[model] expected a model; found one that a trainer lost");
@@ -37,6 +42,7 @@ class ModelCore {
   // The model goes into a trainer, which Python's model then shows; both are used in turn.
   void train(TokenDataset data, const TrainConfig& config) {
     trainer_ = std::make_unique<Trainer>(std::move(*own_), *tokenizer, std::move(data), config);
+    trainer_->set_text_facts(text_facts());
     own_.reset();
   }
   // Without the GIL, and alone. Throws where a callback of this very model's work calls it again.
@@ -52,6 +58,8 @@ class ModelCore {
 
   std::optional<Tokenizer> tokenizer;
   std::vector<std::int32_t> end_tokens;
+  std::string chat_template;  // empty: none
+  TextFacts text_facts() const { return {end_tokens, chat_template}; }
 
  private:
   struct User {

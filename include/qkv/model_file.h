@@ -13,10 +13,19 @@
 
 namespace qkv {
 
+// What a model's files say about texts, beside the tokenizer; writers keep it.
+struct TextFacts {
+  std::vector<std::int32_t> end_tokens = {};  // ids that end a text, the most usual one first; may be empty
+  std::string chat_template = {};             // Jinja text (qkv/chat_template.h); empty: none
+};
+
 struct LoadedModel {
   Model model;
   Tokenizer tokenizer;
   std::vector<std::int32_t> end_tokens = {};  // ids that end a text, as the file says it; may be empty
+  std::string chat_template = {};             // empty: none
+
+  TextFacts text_facts() const { return {end_tokens, chat_template}; }
 };
 
 // The model at a path: a directory (qkv's or Hugging Face's, by its config.json), a GGUF file (by its first bytes) or a
@@ -42,6 +51,7 @@ struct ModelFacts {
   std::vector<Stored> tensors;
   std::int64_t tokenizer_size = 0;
   std::vector<std::int32_t> end_tokens;
+  std::string chat_template;
 };
 ModelFacts inspect_model(const std::string& path);
 
@@ -51,23 +61,29 @@ ModelFacts inspect_model(const std::string& path);
 // among its parameters.
 std::string verify_path(const std::string& path);
 
+// Writers keep the facts about texts: without end tokens there, those of the tokenizer are the model's. All of them
+// throw std::invalid_argument for an end token outside the vocabulary.
+
 // Each file is replaced atomically and synced; the directory is made if it is missing.
-void save_model(const std::string& directory, const Model& model, const Tokenizer& tokenizer);
+void save_model(const std::string& directory, const Model& model, const Tokenizer& tokenizer,
+                const TextFacts& facts = {});
 
 // One GGUF file, version 3, which llama.cpp reads. type: "f32", "f16", "bf16", "q8_0", "q4_0" or "q4_1", for matrices;
 // vectors and learned positions stay f32, and with four bits the token embedding and the head become q8_0. Throws
 // std::invalid_argument for a model that is neither of llama's nor of gpt2's shape, for rows that are no multiple of
 // the type's block, and for a tokenizer that the format cannot say. Atomic; throws qkv::FileError.
+// Of the end tokens the first gguf_end_tokens are kept, which is all that the format has room for.
+inline constexpr std::size_t gguf_end_tokens = 3;
 void save_gguf(const std::string& path, const Model& model, const Tokenizer& tokenizer,
-               const std::string& type = "bf16");
+               const std::string& type = "bf16", const TextFacts& facts = {});
 
-// A Hugging Face directory, which `transformers` reads: config.json, generation_config.json, tokenizer.json and
-// model.safetensors, or shards of at most shard_bytes each with their index. type: DType::f32, f16 or bf16. Throws
-// std::invalid_argument for a model that is neither of gpt2's nor of llama's shape.
+// A Hugging Face directory, which `transformers` reads: config.json, generation_config.json, tokenizer.json,
+// tokenizer_config.json and model.safetensors, or shards of at most shard_bytes each with their index. type:
+// DType::f32, f16 or bf16. Throws std::invalid_argument for a model that is neither of gpt2's nor of llama's shape.
 struct HuggingFaceOptions {
   DType type = DType::f32;
   std::int64_t shard_bytes = 5'000'000'000;
-  std::vector<std::int32_t> end_tokens = {};  // empty: the tokenizer's
+  TextFacts facts = {};
 };
 void save_hugging_face(const std::string& directory, const Model& model, const Tokenizer& tokenizer,
                        const HuggingFaceOptions& options = {});

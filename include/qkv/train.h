@@ -18,6 +18,7 @@
 #include "qkv/dataset.h"
 #include "qkv/lora.h"
 #include "qkv/model.h"
+#include "qkv/model_file.h"
 #include "qkv/tokenizer.h"
 
 namespace qkv {
@@ -163,6 +164,9 @@ class Trainer {
   Model& model() noexcept;                        // with its adapters, if there are any, added
   const LoraAdapters* adapters() const noexcept;  // null: a run that trains all parameters
   const Tokenizer& tokenizer() const noexcept;
+  // End tokens and chat template of the model that the run began with, kept with what it saves; nothing to begin with.
+  const TextFacts& text_facts() const noexcept;
+  void set_text_facts(TextFacts facts);
   const TokenDataset& data() const noexcept;
   const AdamW& optimizer() const noexcept;  // its moments: of the parameters, or of LoraAdapters::values
 

@@ -100,7 +100,7 @@ qkv_status qkv_model_save(const qkv_model* model, const char* directory) {
   return guarded([&] {
     require_given(model, "qkv_model_save", "model");
     require_given(directory, "qkv_model_save", "directory");
-    qkv::save_model(directory, model->loaded.model, model->loaded.tokenizer);
+    qkv::save_model(directory, model->loaded.model, model->loaded.tokenizer, model->loaded.text_facts());
   });
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "formats/gguf.h"
+#include "formats/gguf_tokenizer.h"
 #include "formats/strict_json.h"
 #include "os/mapped_file.h"
 #include "qkv/error.h"
@@ -11,7 +12,6 @@
 namespace qkv {
 namespace {
 
-constexpr std::size_t kLargestTemplate = 1 << 20;             // real ones have a few thousand characters
 constexpr std::size_t kLargestConfig = std::size_t{1} << 26;  // tokenizer_config.json lists every added token
 
 bool is_file(const std::string& path) {
@@ -19,13 +19,17 @@ bool is_file(const std::string& path) {
   return std::filesystem::is_regular_file(path, ignored);
 }
 
+void check_size(const std::string& path, std::size_t size) {
+  if (size > largest_chat_template)
+    throw FileError(path, "expected a template of at most " + std::to_string(largest_chat_template) + " bytes; found " +
+                              std::to_string(size));
+}
+
 std::string whole_file(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::file_size(path, ignored) == 0) return "";
   const MappedFile file(path);
-  if (file.size() > kLargestTemplate)
-    throw FileError(path, "expected a template of at most " + std::to_string(kLargestTemplate) + " bytes; found " +
-                              std::to_string(file.size()));
+  check_size(path, file.size());
   return {reinterpret_cast<const char*>(file.data()), file.size()};
 }
 
@@ -48,11 +52,13 @@ std::string load_chat_template(const std::string& path) {
   if (std::filesystem::is_directory(path, ignored)) {
     const std::string jinja = path + "/chat_template.jinja", config = path + "/tokenizer_config.json";
     if (is_file(jinja)) return whole_file(jinja);
-    return is_file(config) ? from_config(config) : "";
+    const std::string text = is_file(config) ? from_config(config) : "";
+    check_size(config, text.size());
+    return text;
   }
   if (!is_gguf_file(path)) return "";
   const GgufFile file(path);
-  return file->has("tokenizer.chat_template") ? std::string(file->string("tokenizer.chat_template")) : "";
+  return read_gguf_chat_template(*file);
 }
 
 }  // namespace qkv

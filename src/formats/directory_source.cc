@@ -14,6 +14,7 @@
 #include "formats/in_quotes.h"
 #include "formats/strict_json.h"
 #include "formats/tensor_files.h"
+#include "qkv/chat_file.h"
 #include "qkv/error.h"
 
 namespace qkv {
@@ -74,7 +75,7 @@ class DirectorySource final : public ModelSource {
     find_parameters();
     refuse_the_rest();
     tensors_ = files_.stored();
-    if (family_) end_tokens_ = end_tokens_of(directory, std::move(any.end_tokens));
+    end_tokens_ = end_tokens_of(directory, std::move(any.end_tokens));
   }
 
   DType dtype() const override {
@@ -94,6 +95,7 @@ class DirectorySource final : public ModelSource {
 
   Tokenizer tokenizer() const override { return Tokenizer::load(path_ + "/tokenizer.json"); }
   std::vector<std::int32_t> end_tokens() const override { return end_tokens_; }
+  std::string chat_template() const override { return load_chat_template(path_); }
 
  private:
   struct Parameter {

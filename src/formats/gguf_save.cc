@@ -7,6 +7,7 @@
 #include "formats/gguf_names.h"
 #include "formats/gguf_tokenizer.h"
 #include "formats/in_quotes.h"
+#include "formats/model_directory.h"
 #include "qkv/model_file.h"
 
 namespace qkv {
@@ -106,8 +107,10 @@ class ModelWriter {
 
 }  // namespace
 
-void save_gguf(const std::string& path, const Model& model, const Tokenizer& tokenizer, const std::string& type) {
+void save_gguf(const std::string& path, const Model& model, const Tokenizer& tokenizer, const std::string& type,
+               const TextFacts& facts) {
   const FileType kind = file_type(type);
+  check_text_facts("[gguf]", facts, model.config());
   if (tokenizer.size() > model.config().vocab_size)
     throw std::invalid_argument(
         "[gguf] expected a tokenizer of at most vocab_size = " + std::to_string(model.config().vocab_size) +
@@ -116,7 +119,8 @@ void save_gguf(const std::string& path, const Model& model, const Tokenizer& tok
   ModelWriter(model, kind.type).add_to(file);
   file.u32("general.file_type", kind.number);
   file.u32("general.quantization_version", 2);
-  write_gguf_tokenizer(file, tokenizer.data(), model.config().vocab_size);
+  write_gguf_tokenizer(file, tokenizer.data(), model.config().vocab_size, facts.end_tokens);
+  if (!facts.chat_template.empty()) file.string("tokenizer.chat_template", facts.chat_template);
   file.write(path);
 }
 

@@ -134,6 +134,8 @@ class GgufSource final : public ModelSource {
     return ids;
   }
 
+  std::string chat_template() const override { return read_gguf_chat_template(file_); }
+
  private:
   void look_through() {
     const GgufFamily family = read_gguf_family(file_);

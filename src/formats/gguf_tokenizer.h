@@ -11,9 +11,13 @@ namespace qkv {
 // Throws qkv::FileError on what is missing, contradicts itself, or would be split or joined in a way that qkv does not
 // know (by its name).
 TokenizerData read_gguf_tokenizer(const Gguf& file);
+// The Jinja text of the chat template; empty if there is none. Throws qkv::FileError.
+std::string read_gguf_chat_template(const Gguf& file);
 
 // Ids past the tokenizer's become unused tokens, up to vocab_size. Throws std::invalid_argument for what the format
-// cannot say: a split that has no name there, spaces taken away around added tokens.
-void write_gguf_tokenizer(GgufWriter& file, const TokenizerData& data, std::int64_t vocab_size);
+// cannot say: a split that has no name there, spaces taken away around added tokens. end_tokens: those that end a text,
+// the first three of which have a place; empty: the tokenizer's own.
+void write_gguf_tokenizer(GgufWriter& file, const TokenizerData& data, std::int64_t vocab_size,
+                          const std::vector<std::int32_t>& end_tokens);
 
 }  // namespace qkv

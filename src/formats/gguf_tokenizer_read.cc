@@ -8,6 +8,7 @@
 #include "formats/gguf_splits.h"
 #include "formats/gguf_tokenizer.h"
 #include "formats/in_quotes.h"
+#include "qkv/chat_file.h"
 #include "text/byte_level.h"
 #include "text/scored_encoder.h"
 
@@ -173,5 +174,15 @@ class TokenizerReader {
 }  // namespace
 
 TokenizerData read_gguf_tokenizer(const Gguf& file) { return TokenizerReader(file).read(); }
+
+std::string read_gguf_chat_template(const Gguf& file) {
+  constexpr std::string_view kTemplate = "tokenizer.chat_template";
+  if (!file.has(kTemplate)) return "";
+  const std::string_view text = file.string(kTemplate);
+  if (text.size() > largest_chat_template)
+    file.fail_key(kTemplate, "expected a template of at most " + std::to_string(largest_chat_template) +
+                                 " bytes; found " + std::to_string(text.size()));
+  return std::string(text);
+}
 
 }  // namespace qkv

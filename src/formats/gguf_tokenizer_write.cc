@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <stdexcept>
 
 #include "formats/gguf_splits.h"
@@ -69,7 +71,8 @@ void write_id(GgufWriter& file, const std::string& name, std::int32_t id) {
 
 }  // namespace
 
-void write_gguf_tokenizer(GgufWriter& file, const TokenizerData& data, std::int64_t vocab_size) {
+void write_gguf_tokenizer(GgufWriter& file, const TokenizerData& data, std::int64_t vocab_size,
+                          const std::vector<std::int32_t>& end_tokens) {
   if (data.characters) refuse("GGUF has no name for byte pairs of characters (sentencepiece's, from a tokenizer.json)");
   const Vocabulary v = vocabulary_of(data, vocab_size);
   const bool scored = !data.scores.empty();
@@ -93,7 +96,10 @@ void write_gguf_tokenizer(GgufWriter& file, const TokenizerData& data, std::int6
   file.i32s("tokenizer.ggml.token_type", v.types);
   if (!scored) write_merges(file, data, v);
   write_id(file, "bos", data.begin_token);
-  write_id(file, "eos", data.end_token);
+  if (end_tokens.empty()) write_id(file, "eos", data.end_token);
+  constexpr const char* kEnds[] = {"eos", "eot", "eom"};
+  for (std::size_t i = 0; i < std::min(end_tokens.size(), std::size(kEnds)); ++i)
+    write_id(file, kEnds[i], end_tokens[i]);
   write_id(file, "unknown", data.unknown_token);
   file.boolean("tokenizer.ggml.add_bos_token", data.begin_token >= 0);
   file.boolean("tokenizer.ggml.add_space_prefix", data.add_prefix_space);

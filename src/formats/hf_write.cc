@@ -9,11 +9,14 @@
 #include <stdexcept>
 
 #include "formats/convert_elements.h"
+#include "formats/hf_config.h"
 #include "formats/hf_names.h"
+#include "formats/model_directory.h"
 #include "formats/safetensors.h"
 #include "os/atomic_file.h"
 #include "qkv/error.h"
 #include "qkv/model_file.h"
+#include "text/tokenizer_data.h"
 
 namespace qkv {
 namespace {
@@ -97,6 +100,20 @@ void write_shards(const std::string& directory, std::vector<NamedView> tensors, 
   std::filesystem::remove(single, ignored);
 }
 
+// What `transformers` does not find in tokenizer.json: which tokens begin and end a text, by the names that templates
+// use, and the template itself.
+std::string tokenizer_config_text(const Tokenizer& tokenizer, const TextFacts& facts) {
+  nlohmann::ordered_json file = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  const auto name = [&](const char* key, std::int32_t id) {
+    for (const AddedToken& token : tokenizer.data().added)
+      if (token.id == id) file[key] = token.content;
+  };
+  name("bos_token", tokenizer.begin_token());
+  name("eos_token", facts.end_tokens.empty() ? tokenizer.end_token() : facts.end_tokens.front());
+  if (!facts.chat_template.empty()) file["chat_template"] = facts.chat_template;
+  return file.dump(2) + "\n";
+}
+
 }  // namespace
 
 void save_hugging_face(const std::string& directory, const Model& model, const Tokenizer& tokenizer,
@@ -113,13 +130,17 @@ void save_hugging_face(const std::string& directory, const Model& model, const T
     throw std::invalid_argument(
         "[hugging face] expected a tokenizer of at most vocab_size = " + std::to_string(config.vocab_size) +
         " tokens; found " + std::to_string(tokenizer.size()));
-  std::vector<std::int32_t> end_tokens = options.end_tokens;
+  check_text_facts("[hugging face]", options.facts, config);
+  std::vector<std::int32_t> end_tokens = options.facts.end_tokens;
   if (end_tokens.empty() && tokenizer.end_token() >= 0) end_tokens.push_back(tokenizer.end_token());
   const char* dtype = options.type == DType::f32 ? "float32" : options.type == DType::f16 ? "float16" : "bfloat16";
   make_directories(directory);
   tokenizer.save(directory + "/tokenizer.json");
   replace_file(directory + "/config.json", hf_config_text(family, config, dtype, end_tokens));
   replace_file(directory + "/generation_config.json", hf_generation_config_text(end_tokens));
+  replace_file(directory + "/tokenizer_config.json", tokenizer_config_text(tokenizer, options.facts));
+  std::error_code ignored;
+  std::filesystem::remove(directory + "/chat_template.jinja", ignored);  // another model's
   std::vector<NamedView> tensors;
   for (const Stored& stored : layout(family, model)) {
     tensors.push_back({stored.place.name,

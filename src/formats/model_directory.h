@@ -12,10 +12,17 @@ namespace qkv {
 
 inline constexpr const char* kModelFiles[] = {"config.json", "tokenizer.json", "model.safetensors"};
 
+// Those that are there only where TextFacts say more than the tokenizer does.
+inline constexpr const char* kTextFactFiles[] = {"generation_config.json", "chat_template.jinja"};
+
 inline constexpr const char* kAdapterFiles[] = {"adapter_config.json", "adapter_model.safetensors"};
 
 // save_model; all bytes of model.safetensors pass `weights_watcher`, if there is one, as they are written.
-void save_model(const std::string& directory, const Model& model, const Tokenizer& tokenizer,
+void save_model(const std::string& directory, const Model& model, const Tokenizer& tokenizer, const TextFacts& facts,
                 const std::function<void(const void* data, std::size_t size)>& weights_watcher);
+
+// Throws std::invalid_argument, beginning with `where`, for end tokens outside the vocabulary and a template that is
+// too long.
+void check_text_facts(const char* where, const TextFacts& facts, const ModelConfig& config);
 
 }  // namespace qkv

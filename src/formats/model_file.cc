@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "qkv/model_file.h"
 
+#include <filesystem>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
 
 #include "formats/config_json.h"
 #include "formats/directory_source.h"
+#include "formats/hf_config.h"
 #include "formats/model_directory.h"
 #include "formats/open_model.h"
 #include "formats/safetensors.h"
 #include "os/atomic_file.h"
+#include "qkv/chat_file.h"
 #include "qkv/error.h"
 
 namespace qkv {
@@ -43,6 +46,15 @@ std::vector<std::int32_t> end_tokens_of(const ModelSource& source, const Tokeniz
   return ends;
 }
 
+// What was there before was another model's.
+void write_or_remove(const std::string& path, const std::string& text) {
+  std::error_code ignored;
+  if (text.empty())
+    std::filesystem::remove(path, ignored);
+  else
+    replace_file(path, text);
+}
+
 }  // namespace
 
 ModelConfig load_config(const std::string& path) { return read_any_config(path); }
@@ -57,7 +69,7 @@ LoadedModel load_model(const std::string& path) {
   }
   Model model(source->config(), std::move(parameters));
   std::vector<std::int32_t> ends = end_tokens_of(*source, tokenizer);
-  return {std::move(model), std::move(tokenizer), std::move(ends)};
+  return {std::move(model), std::move(tokenizer), std::move(ends), source->chat_template()};
 }
 
 LoadedModel load_model_for_reading(const std::string& path, WeightType type) {
@@ -65,34 +77,52 @@ LoadedModel load_model_for_reading(const std::string& path, WeightType type) {
   Tokenizer tokenizer = checked_tokenizer(*source);
   Model model(source->config(), *source, type);
   std::vector<std::int32_t> ends = end_tokens_of(*source, tokenizer);
-  return {std::move(model), std::move(tokenizer), std::move(ends)};
+  return {std::move(model), std::move(tokenizer), std::move(ends), source->chat_template()};
 }
 
 Tokenizer load_model_tokenizer(const std::string& path) { return checked_tokenizer(*open_model(path)); }
 
 ModelFacts inspect_model(const std::string& path) {
   const std::unique_ptr<ModelSource> source = open_model(path);
-  ModelFacts facts{source->path(), source->format(), source->config(), source->facts(), {}, 0, source->end_tokens()};
+  ModelFacts facts{source->path(),         source->format(), source->config(), source->facts(), {}, 0, {},
+                   source->chat_template()};
   for (const StoredTensor& tensor : source->tensors())
     facts.tensors.push_back({tensor.name, tensor.type, tensor.shape, tensor.bytes});
   const Tokenizer tokenizer = checked_tokenizer(*source);
   facts.tokenizer_size = tokenizer.size();
-  if (facts.end_tokens.empty() && tokenizer.end_token() >= 0) facts.end_tokens.push_back(tokenizer.end_token());
+  facts.end_tokens = end_tokens_of(*source, tokenizer);
   return facts;
 }
 
-void save_model(const std::string& directory, const Model& model, const Tokenizer& tokenizer) {
-  save_model(directory, model, tokenizer, {});
+void check_text_facts(const char* where, const TextFacts& facts, const ModelConfig& config) {
+  for (const std::int32_t id : facts.end_tokens) {
+    if (id < 0 || id >= config.vocab_size)
+      throw std::invalid_argument(std::string(where) + " expected end tokens of the vocabulary, 0 to " +
+                                  std::to_string(config.vocab_size - 1) + "; found " + std::to_string(id));
+  }
+  if (facts.chat_template.size() > largest_chat_template)
+    throw std::invalid_argument(std::string(where) + " expected a chat template of at most " +
+                                std::to_string(largest_chat_template) + " bytes; found " +
+                                std::to_string(facts.chat_template.size()));
 }
 
-void save_model(const std::string& directory, const Model& model, const Tokenizer& tokenizer,
+void save_model(const std::string& directory, const Model& model, const Tokenizer& tokenizer, const TextFacts& facts) {
+  save_model(directory, model, tokenizer, facts, {});
+}
+
+void save_model(const std::string& directory, const Model& model, const Tokenizer& tokenizer, const TextFacts& facts,
                 const std::function<void(const void* data, std::size_t size)>& weights_watcher) {
   check_vocabulary(tokenizer, model.config().resolved());
+  check_text_facts("[model file]", facts, model.config());
   make_directories(directory);
   std::vector<NamedView> tensors;
   for (std::size_t i = 0; i < model.infos().size(); ++i)
     tensors.push_back({model.infos()[i].name, model.parameters()[i].view()});
   tokenizer.save(directory + "/tokenizer.json");
+  const bool tokenizer_says_it = facts.end_tokens.empty() || facts.end_tokens == std::vector{tokenizer.end_token()};
+  write_or_remove(directory + "/generation_config.json",
+                  tokenizer_says_it ? "" : hf_generation_config_text(facts.end_tokens));
+  write_or_remove(directory + "/chat_template.jinja", facts.chat_template);
   write_config_json(directory + "/config.json", model.config());
   write_safetensors(directory + "/model.safetensors", std::move(tensors),
                     {{"format", "qkv"}, {"qkv_format", std::to_string(kFormatVersion)}}, weights_watcher);

@@ -48,6 +48,8 @@ class ModelSource : public StoredParameters {
   virtual Tokenizer tokenizer() const = 0;
   // Ids that end a text, as the file says it; the first is the most usual one. May be empty.
   virtual std::vector<std::int32_t> end_tokens() const = 0;
+  // The Jinja text of its chat template; empty if there is none. Throws qkv::FileError.
+  virtual std::string chat_template() const { return ""; }
 
  protected:
   ModelSource(std::string path, std::string format) : path_(std::move(path)), format_(std::move(format)) {}

@@ -68,8 +68,10 @@ std::optional<ChatForm> recognise_chat_form(std::string_view jinja) {
 std::string default_system_message(std::string_view jinja) {
   constexpr std::string_view kBegin = "<|im_start|>system", kEnd = "<|im_end|>";
   for (std::size_t at = jinja.find(kBegin); at != std::string_view::npos; at = jinja.find(kBegin, at + 1)) {
-    const std::size_t begin = at + kBegin.size(), end = jinja.find(kEnd, begin);
+    const std::size_t end = jinja.find(kEnd, at);
     if (end == std::string_view::npos) break;
+    at = jinja.rfind(kBegin, end);  // the nearest, so that each end is looked at once
+    const std::size_t begin = at + kBegin.size();
     const std::optional<std::string> text = unescaped(jinja.substr(begin, end - begin));
     if (!text || !text->starts_with('\n')) continue;
     // A quote that is not escaped ends the string, and what follows is program.

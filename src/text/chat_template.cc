@@ -53,23 +53,29 @@ std::int32_t ChatTemplate::control(const std::string& text) const {
 }
 
 // A control token spelt out in what people say must stay letters, also where a tokenizer has it as a token that is cut
-// out of every text: the spelling is cut after its first byte, and the two parts are read one after the other.
+// out of every text: each spelling is cut after its first byte, and the parts are read one after the other.
 void ChatTemplate::add_text(std::string_view text, std::vector<std::int32_t>& ids) const {
   const auto is_control = [&](std::int32_t id) {
     return std::find(controls_.begin(), controls_.end(), id) != controls_.end();
   };
-  const std::vector<std::int32_t> plain = tokenizer_.encode(text);
-  if (std::none_of(plain.begin(), plain.end(), is_control)) {
-    ids.insert(ids.end(), plain.begin(), plain.end());
-    return;
+  const auto add = [&](std::string_view part) {  // whether it could be
+    const std::vector<std::int32_t> plain = tokenizer_.encode(part);
+    const bool good = std::none_of(plain.begin(), plain.end(), is_control);
+    if (good) ids.insert(ids.end(), plain.begin(), plain.end());
+    return good;
+  };
+  if (add(text)) return;
+  const auto begins_control = [&](std::size_t at) {
+    return std::any_of(control_texts_.begin(), control_texts_.end(), [&](const std::string& spelling) {
+      return spelling.size() > 1 && text.substr(at).starts_with(spelling);
+    });
+  };
+  for (std::size_t begin = 0, at = 0; begin < text.size(); ++at) {
+    if (at + 1 < text.size() && !begins_control(at)) continue;
+    if (!add(text.substr(begin, at + 1 - begin)))
+      throw std::invalid_argument("[chat] expected words that become no control token; found some");
+    begin = at + 1;
   }
-  std::size_t first = std::string_view::npos;
-  for (const std::string& spelling : control_texts_)
-    if (spelling.size() > 1) first = std::min(first, text.find(spelling));
-  if (first == std::string_view::npos)
-    throw std::invalid_argument("[chat] expected words that become no control token; found some");
-  add_text(text.substr(0, first + 1), ids);
-  add_text(text.substr(first + 1), ids);
 }
 
 std::vector<std::int32_t> ChatTemplate::ids(const std::vector<Piece>& pieces) const {

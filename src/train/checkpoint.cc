@@ -113,8 +113,12 @@ void publish_if_possible(const std::string& checkpoint, const std::string& direc
 
 Trainer begun(LoadedModel model, std::optional<LoraAdapters> adapters, const TokenDataset& data,
               const TrainConfig& config) {
-  if (!adapters) return Trainer(std::move(model.model), std::move(model.tokenizer), data, config);
-  return Trainer(std::move(model.model), std::move(model.tokenizer), data, config, std::move(*adapters));
+  TextFacts facts = model.text_facts();
+  Trainer trainer =
+      adapters ? Trainer(std::move(model.model), std::move(model.tokenizer), data, config, std::move(*adapters))
+               : Trainer(std::move(model.model), std::move(model.tokenizer), data, config);
+  trainer.set_text_facts(std::move(facts));
+  return trainer;
 }
 
 // What a start may leave behind that came to no first checkpoint.
@@ -173,9 +177,11 @@ void Trainer::save(const std::string& directory) {
     list.files = impl_->save_adapters(directory, checkpoint.path());
   } else {
     Passing weights;
-    save_model(checkpoint.path(), impl_->model, impl_->tokenizer, weights.watcher());
+    save_model(checkpoint.path(), impl_->model, impl_->tokenizer, impl_->facts, weights.watcher());
     for (const char* name : {"config.json", "tokenizer.json"})
       list.files[name] = facts_of_file(checkpoint.path() + "/" + name);
+    for (const char* name : kTextFactFiles)
+      if (fs::exists(checkpoint.path() + "/" + name)) list.files[name] = facts_of_file(checkpoint.path() + "/" + name);
     list.files["model.safetensors"] = weights.facts();
   }
   list.files["optimizer.safetensors"] = impl_->save_moments(checkpoint.path());
@@ -197,6 +203,7 @@ Trainer Trainer::Impl::snapshot() const {
     if (i % 3 == 2) v[at] = optimizer.second_moments()[at];
   });
   auto impl = std::make_unique<Impl>(Model(model.config(), std::move(weights)), tokenizer, data, config);
+  impl->facts = facts;
   impl->optimizer.first_moments() = std::move(m);
   impl->optimizer.second_moments() = std::move(v);
   impl->state = state;
@@ -245,8 +252,8 @@ Trainer Trainer::resume(const std::string& directory, TokenDataset data, std::ve
       Trainer trainer = begun(std::move(found.model), std::move(found.adapters), data, found.run.config);
       for (const Impl::Named& named : trainer.impl_->named_moments())
         found.optimizer.read(named.name, named.tensor->view());
-      for (const char* name : kModelFiles)
-        if (trainer.impl_->lora) trainer.impl_->base_files[base_name(name)] = found.files.at(base_name(name));
+      for (const auto& [name, facts] : found.files)
+        if (trainer.impl_->lora && name.starts_with(base_name(""))) trainer.impl_->base_files[name] = facts;
       trainer.impl_->state = std::move(found.run.state);
       trainer.impl_->saved_step = step;
       publish_if_possible(checkpoint_path(directory, step), directory);

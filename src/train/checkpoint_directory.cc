@@ -145,6 +145,13 @@ void publish_checkpoint(const std::string& checkpoint, const std::string& to) {
   const std::span<const char* const> names =
       adapters ? std::span<const char* const>(kAdapterFiles) : std::span<const char* const>(kModelFiles);
   for (const char* name : names) link_file(checkpoint + "/" + name, to + "/" + name);
+  for (const char* name : kTextFactFiles) {
+    std::error_code ignored;
+    if (fs::exists(checkpoint + "/" + name))
+      link_file(checkpoint + "/" + name, to + "/" + name);
+    else
+      fs::remove(to + "/" + name, ignored);
+  }
   sync_directory(to);
 }
 

@@ -16,8 +16,11 @@ void Trainer::Impl::save_base(const std::string& directory) {
   for (std::size_t i = 0; i < model.infos().size(); ++i) parameters.push_back(lora->base(model, i));
   make_directories(directory);
   AtomicDirectory base(base_path(directory));
-  save_model(base.path(), Model(model.config(), std::move(parameters)), tokenizer);
+  save_model(base.path(), Model(model.config(), std::move(parameters)), tokenizer, facts);
   for (const char* name : kModelFiles) base_files[base_name(name)] = facts_of_file(base.path() + "/" + name);
+  for (const char* name : kTextFactFiles)
+    if (std::filesystem::exists(base.path() + "/" + name))
+      base_files[base_name(name)] = facts_of_file(base.path() + "/" + name);
   base.commit();
 }
 

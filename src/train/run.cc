@@ -132,7 +132,7 @@ class Run {
       else if (trainer_.adapters())
         save_lora(best, trainer_.model().config(), *trainer_.adapters());
       else
-        save_model(best, trainer_.model(), trainer_.tokenizer());
+        save_model(best, trainer_.model(), trainer_.tokenizer(), trainer_.text_facts());
     } catch (const FileError& error) {
       trainer_.set_best(former_best_loss_, former_best_step_);  // of the model that best/ still holds
       warn(std::string("the best model so far is not kept: ") + error.what());

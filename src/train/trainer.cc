@@ -222,6 +222,8 @@ void Trainer::set_config(const TrainConfig& config) {
 Model& Trainer::model() noexcept { return impl_->model; }
 const LoraAdapters* Trainer::adapters() const noexcept { return impl_->lora ? &impl_->lora->adapters() : nullptr; }
 const Tokenizer& Trainer::tokenizer() const noexcept { return impl_->tokenizer; }
+const TextFacts& Trainer::text_facts() const noexcept { return impl_->facts; }
+void Trainer::set_text_facts(TextFacts facts) { impl_->facts = std::move(facts); }
 const TokenDataset& Trainer::data() const noexcept { return impl_->data; }
 const AdamW& Trainer::optimizer() const noexcept { return impl_->optimizer; }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "qkv/model_file.h"
 #include "qkv/train.h"
 #include "train/checkpoint_directory.h"
 #include "train/lora_training.h"
@@ -64,6 +65,7 @@ struct Trainer::Impl {
 
   Model model;
   Tokenizer tokenizer;
+  TextFacts facts;
   TokenDataset data;
   TrainConfig config;
   std::optional<LoraTraining> lora;

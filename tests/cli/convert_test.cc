@@ -80,6 +80,34 @@ TEST_F(Convert, RoundTheFormats) {
   EXPECT_EQ(run_qkv({"generate", "-m", path("m.gguf"), "-p", "a", "-n", "2"}).status, 0);
 }
 
+// A model that talks still does after any number of conversions.
+TEST_F(Convert, KeepsTheChatTemplateAndTheEndTokens) {
+  const std::string chatml = "{{'<|im_start|>' + message['role']}}<|im_end|>";
+  {
+    qkv::LoadedModel model = qkv::load_model(path("llama"));
+    qkv::save_model(path("llama"), model.model, model.tokenizer, {{10, 256, 11, 12}, chatml});
+  }
+  const std::vector<std::vector<std::string>> steps = {
+      {"llama", "hf", "--to", "hf"}, {"hf", "again"}, {"again", "m.gguf", "--type", "q8_0"}, {"m.gguf", "back"}};
+  for (const auto& step : steps) {
+    std::vector<std::string> arguments{"convert", path(step[0]), path(step[1])};
+    arguments.insert(arguments.end(), step.begin() + 2, step.end());
+    const Finished finished = run_qkv(arguments);
+    ASSERT_EQ(finished.status, 0) << finished.err;
+    const bool fewer = step[1] == "m.gguf";
+    if (fewer) {
+      EXPECT_THAT(finished.out, HasSubstr("note: GGUF has room for 3 of the 4 tokens that end a text\n"));
+    }
+    const qkv::ModelFacts facts = qkv::inspect_model(path(step[1]));
+    EXPECT_EQ(facts.chat_template, chatml);
+    const bool last = fewer || step[1] == "back";
+    EXPECT_EQ(facts.end_tokens, last ? std::vector({10, 256, 11}) : std::vector({10, 256, 11, 12}));
+  }
+  EXPECT_THAT(run_qkv({"info", path("back")}).out, HasSubstr("end tokens 10, 256, 11\n  chat template chatml\n"));
+  EXPECT_EQ(json::parse(run_qkv({"info", path("back"), "--json"}).out)["end_tokens"], json({10, 256, 11}));
+  EXPECT_EQ(json::parse(run_qkv({"info", path("andrea"), "--json"}).out)["chat_template"], nullptr);
+}
+
 TEST_F(Convert, SaysWhatCannotBe) {
   Finished finished = run_qkv({"convert", path("andrea"), path("x"), "--to", "hf"});
   EXPECT_EQ(finished.status, 2);

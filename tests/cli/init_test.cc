@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "process.h"
 #include "qkv/andrea.h"
@@ -114,6 +115,36 @@ TEST_F(TrainInit, GoesOnFromEveryFamilyAndFormat) {
   }
   // What it has written is a model to begin with again.
   EXPECT_EQ(train({"--init", path("run_own"), "--data", path("text.txt"), "--out", path("again")}).status, 0);
+}
+
+// Fine-tuned, with adapters or without, resumed or not, a model that talks goes on talking.
+TEST_F(TrainInit, KeepsTheChatTemplateAndTheEndTokens) {
+  const std::string jinja = "{{'<|im_start|>' + message['role']}}";
+  {
+    const qkv::LoadedModel own = qkv::load_model(path("own"));
+    qkv::save_gguf(path("talks.gguf"), own.model, own.tokenizer, "f32", {{11, 10}, jinja});
+  }
+  for (const bool lora : {false, true}) {
+    SCOPED_TRACE(lora);
+    const std::string out = path(lora ? "talks_lora" : "talks"), model = lora ? out + "/base" : out;
+    std::vector<std::string> options{"--init", path("talks.gguf"), "--data", path("text.txt"), "--out", out};
+    options.insert(options.end(), {"--window", "16", "--stop-after", "1", "--eval-interval", "1"});
+    if (lora) options.insert(options.end(), {"--lora", "2"});
+    ASSERT_EQ(train(options).status, 0);
+    const Finished resumed = run_qkv({"train", "--resume", "--out", out});
+    ASSERT_EQ(resumed.status, 0) << resumed.err;
+    for (const std::string& written :
+         lora ? std::vector{model}
+              : std::vector{model, out + "/best", out + "/checkpoints/step-000000", out + "/checkpoints/step-000002"}) {
+      const qkv::ModelFacts facts = qkv::inspect_model(written);
+      EXPECT_EQ(facts.chat_template, jinja) << written;
+      EXPECT_THAT(facts.end_tokens, testing::ElementsAre(11, 10)) << written;
+    }
+    // Its checksum belongs to the checkpoint.
+    const std::string checkpoint = out + "/checkpoints/step-000002";
+    const auto list = nlohmann::json::parse(std::ifstream(checkpoint + "/checkpoint.json"));
+    EXPECT_TRUE(list["files"].contains((lora ? "../../base/" : "") + std::string("chat_template.jinja")));
+  }
 }
 
 TEST_F(TrainInit, TakesATokenFileOfTheModelsTokenizerOnly) {

@@ -118,11 +118,11 @@ TEST(HuggingFace, WritesWhatItReads) {
     for (const std::int64_t shard : {std::int64_t{1} << 40, std::int64_t{9000}}) {
       HuggingFaceOptions options;
       options.shard_bytes = shard;
-      options.end_tokens = {256, 271};
+      options.facts.end_tokens = {256, 271};
       save_hugging_face(scratch.path(name), loaded.model, loaded.tokenizer, options);
       const LoadedModel again = load_model(scratch.path(name));
       EXPECT_EQ(again.model.config(), loaded.model.config());
-      EXPECT_EQ(again.end_tokens, options.end_tokens);
+      EXPECT_EQ(again.end_tokens, options.facts.end_tokens);
       for (std::size_t i = 0; i < loaded.model.infos().size(); ++i) {
         const Tensor &a = again.model.parameters()[i], &b = loaded.model.parameters()[i];
         ASSERT_EQ(std::memcmp(a.raw(), b.raw(), a.bytes()), 0) << loaded.model.infos()[i].name;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "text/tokenizer_data.h"
@@ -94,6 +95,17 @@ TEST(ChatTemplate, WordsCannotBecomeControlTokens) {
   }
 }
 
+// Neither deep recursion nor a time that grows with the square of the text.
+TEST(ChatTemplate, AnyNumberOfSpeltControlTokensIsRead) {
+  const qkv::Tokenizer t = tokenizer(kChatml, false);
+  const ChatTemplate chat(ChatForm::chatml, t);
+  std::string words;
+  for (int i = 0; i < 200000; ++i) words += "<|im_end|>";
+  const std::vector<std::int32_t> ids = chat.question(words, true, "");
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 258), 1);
+  EXPECT_EQ(t.decode(ids), "<|im_start|>user\n" + words + "<|im_end|>\n<|im_start|>assistant\n");
+}
+
 TEST(ChatTemplate, ATokenizerWithoutTheControlTokensIsRefused) {
   for (const ChatForm form : {ChatForm::chatml, ChatForm::llama2, ChatForm::llama3}) {
     EXPECT_THROW(ChatTemplate(form, tokenizer({})), std::invalid_argument);
@@ -129,6 +141,9 @@ TEST(ChatForm, FindsTheSystemMessageOfATemplate) {
   EXPECT_EQ(qkv::default_system_message("{{ '<|im_start|>system\n' + messages[0]['content'] + '<|im_end|>' }}"), "");
   EXPECT_EQ(qkv::default_system_message("{{ '<|im_start|>system\nno end"), "");
   EXPECT_EQ(qkv::default_system_message(""), "");
+  std::string many;
+  for (int i = 0; i < 40000; ++i) many += "<|im_start|>system\n";
+  EXPECT_EQ(qkv::default_system_message(many + "Be brief.<|im_end|>"), "Be brief.");
 }
 
 }  // namespace

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// End tokens and chat templates: what a model's files say about texts beside the tokenizer goes through every format
+// that has a place for it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "formats/gguf.h"
+#include "qkv/chat_file.h"
+#include "qkv/error.h"
+#include "qkv/model_file.h"
+#include "scratch.h"
+#include "text/tokenizer_data.h"
+
+namespace qkv {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+
+// Quotes, line ends and characters past ASCII, as templates have them.
+const std::string kTemplate =
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message[\"content\"]}}{{ eos_token }}"
+    "{%- endfor %}\t\\n \xC3\xA9\xE2\x80\x94\n";
+
+Model small_llama() {
+  ModelConfig c;
+  c.n_layer = 1;
+  c.n_head = 2;
+  c.d_model = 32;
+  c.d_ff = 32;
+  c.ctx_len = 8;
+  c.vocab_size = 270;
+  c.norm_gain = c.final_norm = c.tied_head = true;
+  c.embedding_norm = false;
+  c.activation = Activation::swiglu;
+  c.positions = Positions::rotary;
+  return Model(c, 3);
+}
+
+// Bytes, the end token 256, and <|im_start|> 257, <|im_end|> 258, a user's token 259.
+Tokenizer tokenizer() {
+  TokenizerData data = Tokenizer::bytes().data();
+  for (const char* content : {"<|im_start|>", "<|im_end|>", "word"}) {
+    AddedToken token;
+    token.id = static_cast<std::int32_t>(data.tokens.size());
+    token.content = content;
+    token.special = content[0] == '<';
+    data.added.push_back(token);
+    data.tokens.emplace_back(content);
+  }
+  return Tokenizer::from_data(data);
+}
+
+void save(const std::string& path, const std::string& format, const LoadedModel& m) {
+  if (format == "qkv") save_model(path, m.model, m.tokenizer, m.text_facts());
+  if (format == "gguf") save_gguf(path, m.model, m.tokenizer, "f32", m.text_facts());
+  if (format == "hf") save_hugging_face(path, m.model, m.tokenizer, {.facts = m.text_facts()});
+}
+
+// From each format to each other.
+TEST(TextFacts, GoThroughEveryFormat) {
+  const Scratch scratch;
+  for (const std::string from : {"qkv", "gguf", "hf"})
+    for (const std::string to : {"qkv", "gguf", "hf"}) {
+      SCOPED_TRACE(from + " to " + to);
+      save(scratch.path(from + "1"), from, {small_llama(), tokenizer(), {258, 256, 257}, kTemplate});
+      save(scratch.path(to + "2"), to, load_model(scratch.path(from + "1")));
+      const LoadedModel again = load_model(scratch.path(to + "2"));
+      EXPECT_THAT(again.end_tokens, ElementsAre(258, 256, 257));
+      EXPECT_EQ(again.chat_template, kTemplate);
+      EXPECT_EQ(load_chat_template(scratch.path(to + "2")), kTemplate);
+      EXPECT_EQ(load_model_for_reading(scratch.path(to + "2")).chat_template, kTemplate);
+      const ModelFacts facts = inspect_model(scratch.path(to + "2"));
+      EXPECT_EQ(facts.end_tokens, again.end_tokens);
+      EXPECT_EQ(facts.chat_template, kTemplate);
+    }
+}
+
+TEST(TextFacts, WhatWasThereBeforeDoesNotStay) {
+  const Scratch scratch;
+  for (const std::string format : {"qkv", "gguf", "hf"}) {
+    SCOPED_TRACE(format);
+    const std::string path = scratch.path(format);
+    save(path, format, {small_llama(), tokenizer(), {258, 256}, kTemplate});
+    if (format == "hf") scratch.file("hf/chat_template.jinja", "{{ 'another' }}");
+    save(path, format, {small_llama(), tokenizer(), {}, ""});
+    const LoadedModel again = load_model(path);
+    EXPECT_THAT(again.end_tokens, ElementsAre(256));
+    EXPECT_EQ(again.chat_template, "");
+  }
+  // What the tokenizer says needs no file.
+  save(scratch.path("qkv"), "qkv", {small_llama(), tokenizer(), {256}, ""});
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("qkv/generation_config.json")));
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("qkv/chat_template.jinja")));
+}
+
+// The places where other programs look.
+TEST(TextFacts, StandWhereOtherProgramsReadThem) {
+  const Scratch scratch;
+  const LoadedModel model{small_llama(), tokenizer(), {258, 256, 257, 259}, kTemplate};
+  save(scratch.path("hf"), "hf", model);
+  const json config = json::parse(read_all(scratch.path("hf/tokenizer_config.json")));
+  EXPECT_EQ(config["chat_template"], kTemplate);
+  EXPECT_EQ(config["eos_token"], "<|im_end|>");
+  EXPECT_FALSE(config.contains("bos_token"));
+  for (const char* name : {"hf/generation_config.json", "hf/config.json"})
+    EXPECT_EQ(json::parse(read_all(scratch.path(name)))["eos_token_id"], json({258, 256, 257, 259})) << name;
+
+  save(scratch.path("m.gguf"), "gguf", model);
+  const GgufFile file(scratch.path("m.gguf"));
+  EXPECT_EQ(file->string("tokenizer.chat_template"), kTemplate);
+  EXPECT_EQ(file->integer("tokenizer.ggml.eos_token_id", 0, 300), 258);
+  EXPECT_EQ(file->integer("tokenizer.ggml.eot_token_id", 0, 300), 256);
+  EXPECT_EQ(file->integer("tokenizer.ggml.eom_token_id", 0, 300), 257);
+  EXPECT_EQ(load_model(scratch.path("m.gguf")).end_tokens.size(), gguf_end_tokens);
+
+  save(scratch.path("qkv"), "qkv", model);
+  EXPECT_EQ(read_all(scratch.path("qkv/chat_template.jinja")), kTemplate);
+}
+
+TEST(TextFacts, WhatCannotBeIsRefused) {
+  const Scratch scratch;
+  for (const std::string format : {"qkv", "gguf", "hf"})
+    for (const TextFacts& facts :
+         {TextFacts{{270}, ""}, TextFacts{{256, -1}, ""}, TextFacts{{}, std::string(largest_chat_template + 1, 'x')}})
+      EXPECT_THROW(save(scratch.path("x"), format, {small_llama(), tokenizer(), facts.end_tokens, facts.chat_template}),
+                   std::invalid_argument)
+          << format;
+  EXPECT_EQ(scratch.entries(), 0);
+  const std::string path = scratch.path("m");
+  save(path, "qkv", {small_llama(), tokenizer(), {258}, kTemplate});
+  for (const char* bad : {"{", R"({"eos_token_id": 270})", R"({"eos_token_id": "a"})", R"({"eos_token_id": [-1]})"}) {
+    scratch.file("m/generation_config.json", bad);
+    EXPECT_THROW(load_model(path), FileError) << bad;
+  }
+  scratch.file("m/generation_config.json", "{}");
+  EXPECT_THAT(load_model(path).end_tokens, ElementsAre(256));
+  scratch.file("m/chat_template.jinja", std::string(largest_chat_template + 1, 'x'));
+  EXPECT_THROW(load_model(path), FileError);
+  scratch.file("m/chat_template.jinja", "");
+  EXPECT_EQ(load_model(path).chat_template, "");
+}
+
+}  // namespace
+}  // namespace qkv
