@@ -21,7 +21,7 @@ struct Choice {
 
 // Best last.
 const Choice* choices(int* count) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(QKV_PORTABLE_KERNELS)
   static const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c();
   static const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");

@@ -11,7 +11,32 @@
 
 #include "os/system_error.h"
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define QKV_ADDRESS_SANITIZER
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(QKV_ADDRESS_SANITIZER)
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace qkv {
+namespace {
+
+// The bytes of the last page that are not the file's read as zeros, so that reading past the end goes unnoticed;
+// AddressSanitizer is to notice.
+void guard_end([[maybe_unused]] const std::byte* data, [[maybe_unused]] std::size_t size, [[maybe_unused]] bool on) {
+#if defined(ASAN_POISON_MEMORY_REGION)
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t rest = (page - size % page) % page;
+  if (on)
+    ASAN_POISON_MEMORY_REGION(data + size, rest);
+  else
+    ASAN_UNPOISON_MEMORY_REGION(data, size + rest);
+#endif
+}
+
+}  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   // O_NONBLOCK: a pipe without a writer must not hold us up before we can refuse it.
@@ -27,10 +52,13 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   if (data == MAP_FAILED) throw_system_error(path, "cannot be mapped", errno);
   data_ = static_cast<const std::byte*>(data);
   size_ = size;
+  guard_end(data_, size_, true);
 }
 
 MappedFile::~MappedFile() {
-  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (!data_) return;
+  guard_end(data_, size_, false);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 void MappedFile::release(std::size_t at, std::size_t size) const noexcept {

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     if (argc != 4) throw std::runtime_error("usage: reader_corpus seeds|replay READER FOLDER");
     int count = 0, accepted = 0;
     if (std::strcmp(argv[1], "seeds") == 0) {
-      for (const std::string& bytes : qkv::test::reader_seeds(argv[2]))
+      for (const std::string& bytes : qkv::test::readers().at(argv[2]).seeds())
         std::ofstream(std::string(argv[3]) + "/seed" + std::to_string(count++), std::ios::binary) << bytes;
     } else {
       for (const auto& entry : std::filesystem::directory_iterator(argv[3])) {

@@ -12,8 +12,8 @@ namespace {
 TEST(ReaderFuzz, SeedsAreValidAndChangedOnesAreReadOrRefused) {
   set_num_threads(1);
   constexpr std::uint64_t kInputs = 150;
-  for (const std::string& reader : reader_names()) {
-    const std::vector<std::string> seeds = reader_seeds(reader);
+  for (const auto& [reader, parts] : readers()) {
+    const std::vector<std::string> seeds = parts.seeds();
     for (const std::string& seed : seeds)
       EXPECT_TRUE(read_bytes(reader, seed)) << reader << ": " << seed.substr(0, 200);
     int accepted = 0;

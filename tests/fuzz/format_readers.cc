@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files that models are made of.
+#include <algorithm>
+#include <filesystem>
+#include <span>
+#include <stdexcept>
+
+#include "formats/andrea_layout.h"
+#include "formats/safetensors.h"
+#include "formats/tensor_files.h"
+#include "fuzz/format_seeds.h"
+#include "fuzz/gguf_case.h"
+#include "fuzz/reader_case.h"
+#include "fuzz/reader_folder.h"
+#include "qkv/andrea.h"
+#include "qkv/array_file.h"
+#include "qkv/chat_file.h"
+#include "qkv/chat_template.h"
+#include "qkv/error.h"
+#include "qkv/lora.h"
+#include "qkv/model_file.h"
+#include "text/tokenizer_data.h"
+
+namespace qkv::test {
+namespace {
+
+void read_safetensors(std::string_view bytes) {
+  const SafetensorsFile file(folder().write("f.safetensors", bytes));
+  for (const auto& entry : file.tensors()) {
+    touch(entry.data, entry.bytes);
+    try {
+      file.read(entry.name);
+    } catch (const FileError&) {  // a type or rank that qkv does not read
+    }
+  }
+}
+
+void read_index(std::string_view bytes) {
+  static const bool shards_are_there = write_shards();
+  static_cast<void>(shards_are_there);
+  const TensorFiles files = TensorFiles::open_index(folder().write("model.safetensors.index.json", bytes));
+  for (const std::string_view name : files.names()) {
+    files.find(name);
+    files.file_of(name);
+  }
+  files.stored();
+}
+
+void read_config(std::string_view bytes) {
+  const ModelConfig config = load_config(folder().write("config.json", bytes));
+  if (config.positions == Positions::rotary && config.head_dim < 1000) rotary_frequencies(config);
+}
+
+// config.json, a zero byte, generation_config.json, a zero byte, model.safetensors.
+void read_directory(std::string_view bytes) {
+  static const bool made = std::filesystem::create_directories(folder().path("d"));
+  if (made) folder().write("d/tokenizer.json", kTinyTokenizer);
+  folder().write("d/config.json", next_part(bytes));
+  const std::string_view generation = next_part(bytes);
+  folder().write("d/generation_config.json", generation.empty() ? "{}" : generation);
+  folder().write("d/model.safetensors", bytes);
+  const LoadedModel loaded = load_model(folder().path("d"));
+  for (const Tensor& parameter : loaded.model.parameters()) touch(parameter.raw(), parameter.bytes());
+  for (const std::int32_t id : loaded.end_tokens)
+    if (id < 0 || id >= loaded.model.config().vocab_size) throw std::logic_error("an end token that is none");
+}
+
+void read_tokenizer(std::string_view bytes) {
+  const Tokenizer tokenizer = Tokenizer::from_json("tokenizer.json", bytes);
+  constexpr std::string_view kText = "the cat's 12 \xE2\x80\x83 <|endoftext|> \xFF bc\n";
+  for (const SpecialTokens special : {SpecialTokens::as_text, SpecialTokens::as_ids}) {
+    try {
+      tokenizer.decode(tokenizer.with_template(tokenizer.encode(kText, special)));
+    } catch (const std::invalid_argument&) {  // a pattern that backtracks without end
+    }
+  }
+  Tokenizer::from_json("written again", tokenizer.json());
+}
+
+void read_npy(std::string_view bytes) {
+  const Tensor array = load_npy(folder().write("a.npy", bytes));
+  touch(array.raw(), array.bytes());
+}
+
+void read_andrea(std::string_view bytes) {
+  static const bool vocabulary_is_there = write_andrea();
+  static_cast<void>(vocabulary_is_there);
+  const AndreaCheckpoint c = load_andrea(folder().write("c.bin", bytes));
+  touch(c.model.parameters()[0].raw(), c.model.parameters()[0].bytes());
+}
+
+// Segments, a zero byte, andrea.json.
+void read_harris(std::string_view bytes) {
+  load_harris_segments(folder().write("h.json", next_part(bytes))).encode("the thing");
+  if (!bytes.empty()) read_andrea_json(folder().write("other.json", bytes));
+}
+
+// adapter_config.json, a zero byte, adapter_model.safetensors.
+void read_adapter(std::string_view bytes) {
+  std::filesystem::create_directories(folder().path("lora"));
+  folder().write("lora/adapter_config.json", next_part(bytes));
+  folder().write("lora/adapter_model.safetensors", bytes);
+  const LoraAdapters adapters = load_lora(folder().path("lora"), adapted_model());
+  for (const Tensor& value : adapters.values) touch(value.raw(), value.bytes());
+}
+
+std::vector<std::string> gguf_file_seeds() {
+  std::vector<std::string> seeds;
+  for (const auto& [name, bytes] : gguf_seeds()) seeds.push_back(bytes);
+  return seeds;
+}
+
+// How many of the ids are control tokens of the forms of conversation.
+std::int64_t controls_in(const std::vector<std::int32_t>& ids) {
+  return std::count_if(ids.begin(), ids.end(), [](std::int32_t id) { return id >= 256; });
+}
+
+void talk(ChatForm form, std::string_view system, std::string_view words) {
+  static const Tokenizer tokenizer = talking_tokenizer();
+  const ChatTemplate chat(form, tokenizer);
+  chat.answer_end();
+  chat.beginning(system);
+  // What people say never becomes a control token.
+  if (controls_in(chat.question(words, true, system)) != controls_in(chat.question("", true, "")))
+    throw std::logic_error("words have become a control token");
+}
+
+void read_gguf(std::string_view bytes) {
+  if (read_everything(std::as_bytes(std::span(bytes))) == 0) throw FileError("f.gguf", "is no container");
+}
+
+// "j": chat_template.jinja, or "c": tokenizer_config.json; then the file.
+void read_chat(std::string_view bytes) {
+  const bool jinja = bytes.starts_with("j");
+  static const bool made = std::filesystem::create_directories(folder().path("j")) &&
+                           std::filesystem::create_directories(folder().path("c"));
+  if (!made) throw std::logic_error("no folder");
+  bytes.remove_prefix(std::min<std::size_t>(bytes.size(), 1));
+  folder().write(jinja ? "j/chat_template.jinja" : "c/tokenizer_config.json", bytes);
+  const std::string text = load_chat_template(folder().path(jinja ? "j" : "c"));
+  const std::string system = default_system_message(text);
+  if (const auto form = recognise_chat_form(text)) talk(*form, system, text);
+}
+
+}  // namespace
+
+const std::map<std::string, Reader, std::less<>>& readers() {
+  static const std::map<std::string, Reader, std::less<>> all = {{"safetensors", {read_safetensors, safetensors_seeds}},
+                                                                 {"index", {read_index, index_seeds}},
+                                                                 {"config", {read_config, config_seeds}},
+                                                                 {"directory", {read_directory, directory_seeds}},
+                                                                 {"tokenizer", {read_tokenizer, tokenizer_seeds}},
+                                                                 {"npy", {read_npy, npy_seeds}},
+                                                                 {"andrea", {read_andrea, andrea_seeds}},
+                                                                 {"harris", {read_harris, harris_seeds}},
+                                                                 {"adapter", {read_adapter, adapter_seeds}},
+                                                                 {"chat", {read_chat, chat_seeds}},
+                                                                 {"gguf", {read_gguf, gguf_file_seeds}}};
+  return all;
+}
+
+}  // namespace qkv::test
