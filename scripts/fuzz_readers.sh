@@ -15,6 +15,7 @@ work=build/fuzz-readers
 build=$work/build
 coverage=$work/coverage
 mkdir -p "$work/faults"
+rm -f "$work"/*.profraw
 
 # The sources of each reader, and how long its inputs may be.
 declare -A sources=(
@@ -28,7 +29,7 @@ declare -A sources=(
   [prompt]="generate/prompt_cache.cc model/model_state.cc" [tokens]="train/token_file.cc train/dataset.cc"
   [lines]="train/json_lines.cc train/corpus.cc train/text_chunks.cc"
   [checkpoint]="train/checkpoint_directory.cc train/run_state.cc" [notes]="train/run_notes.cc train/run_log.cc")
-declare -A longest=([tokenizer]=8192 [andrea]=16384 [gguf]=4096)
+declare -A longest=([tokenizer]=8192 [andrea]=16384 [gguf]=12288 [notes]=8192)
 readers=("$@")
 [[ ${#readers[@]} -gt 0 ]] ||
   readers=(safetensors index config directory npy andrea harris adapter gguf chat prompt tokens lines checkpoint notes
@@ -48,23 +49,31 @@ for group in $groups; do
     { tail -30 "$work/build.log"; exit 1; }
 done
 
-printf '| reader | runs | seconds | lines covered |\n|---|---|---|---|\n'
+declare -A rows
 for reader in "${readers[@]}"; do
   inputs=$work/inputs/$reader
   mkdir -p "$inputs"
   group=$(group_of "$reader")
   "$build/tests/fuzz/${group}_readers_corpus" seeds "$reader" "$inputs" >/dev/null
-  options=(-runs="$runs" -max_len="${longest[$reader]:-2048}" -timeout=20 -rss_limit_mb=2048 -artifact_prefix="$work/faults/$reader-")
+  options=(-runs="$runs" -max_len="${longest[$reader]:-2048}" -timeout=20 -rss_limit_mb=2048
+    -artifact_prefix="$work/faults/$reader-")
   [[ ! -f tests/fuzz/$reader.dict ]] || options+=(-dict="tests/fuzz/$reader.dict")
   log=$work/faults/$reader.log
   "$build/tests/fuzz/${reader}_fuzz" "${options[@]}" "$inputs" >"$log" 2>&1 || { tail -40 "$log"; exit 1; }
-  read -r done_runs seconds < <(sed -nE 's/^Done ([0-9]+) runs in ([0-9]+) second.*/\1 \2/p' "$log")
-  profile=$work/$reader.profraw
-  LLVM_PROFILE_FILE=$profile "$coverage/tests/fuzz/${group}_readers_corpus" replay "$reader" "$inputs" >/dev/null
-  llvm-profdata-14 merge -o "$work/$reader.profdata" "$profile"
+  rows[$reader]=$(sed -nE 's/^Done ([0-9]+) runs in ([0-9]+) second.*/\1 | \2/p' "$log")
+  LLVM_PROFILE_FILE=$work/$group-$reader.profraw "$coverage/tests/fuzz/${group}_readers_corpus" replay "$reader" "$inputs" \
+    >/dev/null
+  echo "$reader: ${rows[$reader]/ |/ runs,} seconds" >&2
+done
+
+# A file is often read by more than one of them: what any has reached counts.
+for group in $groups; do llvm-profdata-14 merge -o "$work/$group.profdata" "$work/$group"-*.profraw; done
+printf '| reader | runs | seconds | lines reached |\n|---|---|---|---|\n'
+for reader in "${readers[@]}"; do
   files=()
   for source in ${sources[$reader]}; do files+=("src/$source"); done
-  covered=$(python3 scripts/reader_coverage.py "$coverage/tests/fuzz/${group}_readers_corpus" "$work/$reader.profdata" \
+  group=$(group_of "$reader")
+  reached=$(python3 scripts/reader_coverage.py "$coverage/tests/fuzz/${group}_readers_corpus" "$work/$group.profdata" \
     "${files[@]}" | paste -sd, | sed 's/,/, /g')
-  printf '| %s | %s | %s | %s |\n' "$reader" "$done_runs" "$seconds" "$covered"
+  printf '| %s | %s | %s |\n' "$reader" "${rows[$reader]}" "$reached"
 done

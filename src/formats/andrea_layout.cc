@@ -166,6 +166,11 @@ AndreaLayout choose_andrea_layout(const std::string& path, const std::optional<A
   if (layout->config.vocab_size == 0) layout->config.vocab_size = vocab_size;
   try {
     layout->config = layout->config.resolved();
+    // Before the names of so many layers are made: a configuration of a few bytes may ask for any number.
+    if (layout->config.n_layer > n_params)
+      throw FileError(path, 4,
+                      "holds " + std::to_string(n_params) + " parameters, too few for the " +
+                          std::to_string(layout->config.n_layer) + " layers of the configuration");
     const std::int64_t count = parameter_count(layout->config);
     if (count != n_params)
       throw FileError(

@@ -16,7 +16,7 @@
 namespace qkv {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{1} << 20;
+constexpr std::size_t kChunk = std::size_t{64} << 10;
 constexpr std::size_t kLongestLine = std::size_t{16} << 20;  // a line that is longer is no line of ours
 constexpr std::size_t kLongestSample = 4000, kMostSamples = 200, kMostSampleBytes = std::size_t{256} << 10;
 enum MarkKind : std::size_t { kSkipped, kSpike, kRepeats };  // their places in TrainingPage::marks

@@ -130,6 +130,8 @@ TEST_F(Andrea, NumbersOfParametersThatDifferAreBothNamed) {
   EXPECT_THAT(error_of(path_, larger), HasSubstr("holds 1100 parameters; the configuration has 1116"));
   EXPECT_THAT(error_of(path_, {}), HasSubstr("holds 1100 parameters; with 2 segments the presets have andrea-12m "));
   EXPECT_THAT(error_of(path_, {}), HasSubstr("at byte 4"));
+  larger.config.n_layer = 1101;
+  EXPECT_THAT(error_of(path_, larger), HasSubstr("holds 1100 parameters, too few for the 1101 layers"));
   scratch_.file("harris_segments.json", R"(["the"])");
   EXPECT_THAT(error_of(path_, tiny_layout()), HasSubstr("holds 1100 parameters; the configuration has 1096"));
 }

@@ -59,6 +59,7 @@ void read_directory(std::string_view bytes) {
   const std::string_view generation = next_part(bytes);
   folder().write("d/generation_config.json", generation.empty() ? "{}" : generation);
   folder().write("d/model.safetensors", bytes);
+  load_model_for_reading(folder().path("d"));
   const LoadedModel loaded = load_model(folder().path("d"));
   for (const Tensor& parameter : loaded.model.parameters()) touch(parameter.raw(), parameter.bytes());
   for (const std::int32_t id : loaded.end_tokens)
@@ -82,10 +83,18 @@ void read_npy(std::string_view bytes) {
   touch(array.raw(), array.bytes());
 }
 
+// andrea.json (nothing: it is not there), a zero byte, c.bin.
 void read_andrea(std::string_view bytes) {
   static const bool vocabulary_is_there = write_andrea();
   static_cast<void>(vocabulary_is_there);
-  const AndreaCheckpoint c = load_andrea(folder().write("c.bin", bytes));
+  const std::string_view layout = next_part(bytes);
+  if (layout.empty())
+    std::filesystem::remove(folder().path("andrea.json"));
+  else
+    folder().write("andrea.json", layout);
+  const std::string path = folder().write("c.bin", bytes);
+  inspect_model(path);
+  const AndreaCheckpoint c = load_andrea(path);
   touch(c.model.parameters()[0].raw(), c.model.parameters()[0].bytes());
 }
 
@@ -110,9 +119,11 @@ std::vector<std::string> gguf_file_seeds() {
   return seeds;
 }
 
-// How many of the ids are control tokens of the forms of conversation.
-std::int64_t controls_in(const std::vector<std::int32_t>& ids) {
-  return std::count_if(ids.begin(), ids.end(), [](std::int32_t id) { return id >= 256; });
+// How many of the ids are control tokens. <s> and </s>, the last two, are those of one form alone: otherwise a text may
+// hold them, as this tokenizer calls them words of its own.
+std::int64_t controls_in(const Tokenizer& tokenizer, ChatForm form, const std::vector<std::int32_t>& ids) {
+  const auto end = static_cast<std::int32_t>(tokenizer.size()) - (form == ChatForm::llama2 ? 0 : 2);
+  return std::count_if(ids.begin(), ids.end(), [&](std::int32_t id) { return id >= 256 && id < end; });
 }
 
 void talk(ChatForm form, std::string_view system, std::string_view words) {
@@ -121,7 +132,8 @@ void talk(ChatForm form, std::string_view system, std::string_view words) {
   chat.answer_end();
   chat.beginning(system);
   // What people say never becomes a control token.
-  if (controls_in(chat.question(words, true, system)) != controls_in(chat.question("", true, "")))
+  const auto controls = [&](const std::vector<std::int32_t>& ids) { return controls_in(tokenizer, form, ids); };
+  if (controls(chat.question(words, true, system)) != controls(chat.question("", true, "")))
     throw std::logic_error("words have become a control token");
 }
 
@@ -129,15 +141,16 @@ void read_gguf(std::string_view bytes) {
   if (read_everything(std::as_bytes(std::span(bytes))) == 0) throw FileError("f.gguf", "is no container");
 }
 
-// "j": chat_template.jinja, or "c": tokenizer_config.json; then the file.
+// "j": chat_template.jinja, "g": a GGUF file, or "c": tokenizer_config.json; then the file.
 void read_chat(std::string_view bytes) {
+  const bool gguf = bytes.starts_with("g");
   const bool jinja = bytes.starts_with("j");
   static const bool made = std::filesystem::create_directories(folder().path("j")) &&
                            std::filesystem::create_directories(folder().path("c"));
   if (!made) throw std::logic_error("no folder");
   bytes.remove_prefix(std::min<std::size_t>(bytes.size(), 1));
-  folder().write(jinja ? "j/chat_template.jinja" : "c/tokenizer_config.json", bytes);
-  const std::string text = load_chat_template(folder().path(jinja ? "j" : "c"));
+  folder().write(jinja ? "j/chat_template.jinja" : gguf ? "g.gguf" : "c/tokenizer_config.json", bytes);
+  const std::string text = load_chat_template(folder().path(jinja ? "j" : gguf ? "g.gguf" : "c"));
   const std::string system = default_system_message(text);
   if (const auto form = recognise_chat_form(text)) talk(*form, system, text);
 }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "formats/safetensors.h"
+#include "fuzz/gguf_case.h"
 #include "fuzz/reader_folder.h"
 #include "qkv/andrea.h"
 #include "qkv/array_file.h"
@@ -64,7 +65,14 @@ std::string small_tokenizer(TokenizerData data) { return Tokenizer::from_data(st
 
 }  // namespace
 
-std::vector<std::string> safetensors_seeds() { return {safetensors("a"), std::string("\x02\0\0\0\0\0\0\0{}", 10)}; }
+std::vector<std::string> safetensors_seeds() {
+  // Types and ranks that are listed and not read.
+  std::string listed = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                       R"("b":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[1,5]}})";
+  std::string size(8, '\0');
+  size[0] = static_cast<char>(listed.size());
+  return {safetensors("a"), std::string("\x02\0\0\0\0\0\0\0{}", 10), size + listed + "12345"};
+}
 
 bool write_shards() {
   folder().write("one.safetensors", safetensors("a"));
@@ -87,6 +95,10 @@ std::vector<std::string> config_seeds() {
   std::vector<std::string> seeds{folder().read("m/config.json")};
   for (const char* name : {"hf_gpt2", "hf_llama", "hf_llama3", "hf_llama_linear"})
     seeds.push_back(golden(std::string(name) + "/config.json"));
+  std::string relu = seeds[1];
+  const std::size_t at = relu.find("gelu_new");
+  relu = relu.substr(0, at).append("relu").append(relu.substr(at + 8));
+  seeds.push_back(relu);
   return seeds;
 }
 
@@ -99,14 +111,44 @@ std::vector<std::string> directory_seeds() {
   seeds.push_back(files_of("own"));
   save_hugging_face(folder().path("l"), Model(small_llama()), tokenizer, {.facts = {.end_tokens = {1, 2}}});
   seeds.push_back(files_of("l"));
+  // A tied head that is stored nevertheless, and tensors of old versions.
+  const Tensor head({3, 2}), frequencies({1});
   ModelConfig tied = small_llama();
   tied.tied_head = true;
+  save_hugging_face(folder().path("lo"), Model(tied), tokenizer);
+  SafetensorsFile stored(folder().path("lo/model.safetensors"));
+  std::vector<NamedView> more{{"lm_head.weight", head.view()},
+                              {"model.layers.0.self_attn.rotary_emb.inv_freq", frequencies.view()}};
+  std::vector<Tensor> kept;
+  for (const auto& entry : stored.tensors()) kept.push_back(stored.read(entry.name));
+  for (std::size_t i = 0; i < kept.size(); ++i) more.push_back({stored.tensors()[i].name, kept[i].view()});
+  write_safetensors(folder().path("lo/model.safetensors"), std::move(more), {});
+  seeds.push_back(files_of("lo"));
   save_hugging_face(folder().path("lt"), Model(tied), tokenizer, {.type = DType::bf16});
   seeds.push_back(files_of("lt"));
   save_hugging_face(folder().path("g"), Model(small_gpt2()), tokenizer,
                     {.type = DType::f16, .facts = {.end_tokens = {1}}});
   seeds.push_back(files_of("g"));
   return seeds;
+}
+
+// As sentencepiece's models stand in tokenizer.json.
+TokenizerData of_characters(bool split) {
+  TokenizerData data;
+  data.tokens = {"<unk>", "<s>", "</s>"};
+  for (std::int32_t id = 0; id < 3; ++id)
+    data.added.push_back({.id = id, .content = data.tokens[static_cast<std::size_t>(id)], .special = true});
+  for (int byte = 0; byte < 256; ++byte) {
+    data.byte_ids.push_back(static_cast<std::int32_t>(data.tokens.size()));
+    data.tokens.emplace_back(1, static_cast<char>(byte));
+  }
+  for (const char* token : {" ", "a", "b", "ab", " a"}) data.tokens.emplace_back(token);
+  data.merges = {{260, 261, 262}, {259, 260, 263}};
+  data.unknown_token = 0;
+  data.fuse_unknown = data.characters = data.add_prefix_space = true;
+  data.split_spaces = split;
+  data.space_prefix = split ? SpacePrefix::first_unless_there : SpacePrefix::each_part;
+  return data;
 }
 
 std::vector<std::string> tokenizer_seeds() {
@@ -131,6 +173,16 @@ std::vector<std::string> tokenizer_seeds() {
   scored.add_prefix_space = true;
   seeds.push_back(small_tokenizer(scored));
   seeds.push_back(small_tokenizer(Tokenizer::train_harris("the thing the things thing", 260).data()));
+  for (const bool split : {false, true}) seeds.push_back(small_tokenizer(of_characters(split)));
+  seeds.emplace_back(
+      R"({"normalizer": {"type": "NFC"}, "decoder": {"type": "Sequence", "decoders": [{"type": "ByteLevel"}]},
+    "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true},
+      {"type": "Split", "pattern": {"String": "a-b"}, "behavior": "Isolated", "invert": false},
+      {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]},
+    "post_processor": {"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "a", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+      "special_tokens": {"a": {"id": "a", "ids": [0], "tokens": ["a"]}}}]},
+    "model": {"type": "BPE", "unk_token": "a", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}})");
   return seeds;
 }
 
@@ -158,7 +210,10 @@ bool write_andrea() {
 
 std::vector<std::string> andrea_seeds() {
   write_andrea();
-  return {folder().read("c.bin")};
+  const std::string file = folder().read("c.bin"), layout = folder().read("andrea.json");
+  std::string spaced = layout;
+  for (std::size_t at = 0; (at = spaced.find(",wq", at)) != std::string::npos; ++at) spaced.insert(at + 1, 1, ' ');
+  return {layout + '\0' + file, spaced + '\0' + file};
 }
 
 std::vector<std::string> harris_seeds() {
@@ -199,7 +254,8 @@ std::vector<std::string> chat_seeds() {
           "j{{ '<|user|>\n' + message['content'] + eos_token }}{{ '<|assistant|>' }}",
           R"(c{"bos_token": "<s>", "chat_template": "{{'<|im_start|>system\\nIt\\'s <|im_end|>'}}"})",
           R"(c{"chat_template": [{"name": "tool", "template": "x"}, {"name": "default", "template": "[INST]"}]})",
-          R"(c{"eos_token": "</s>"})"};
+          R"(c{"eos_token": "</s>"})",
+          std::string("g").append(gguf_seeds()[5].second)};
 }
 
 }  // namespace qkv::test

@@ -44,6 +44,19 @@ void read_tensors(const Gguf& file) {
   }
 }
 
+// What stays in blocks, as loading a model for reading does.
+void read_stored(const ModelSource& source) {
+  for (std::size_t i = 0; i < source.infos().size(); ++i) {
+    const StoredType type = source.stored_type(i);
+    if (!is_blocks(type)) continue;
+    const Dims& shape = source.infos()[i].shape;  // [in, out] or [vocab_size, d_model]
+    const bool embedding = source.infos()[i].name == "token_embedding";
+    std::vector<std::byte> block(static_cast<std::size_t>(shape[embedding ? 1 : 0]) * 2);  // more than its bytes
+    for (const std::int64_t column : {std::int64_t{0}, shape[embedding ? 0 : 1] - 1})
+      source.read_blocks(i, column, 1, block.data());
+  }
+}
+
 void use_tokenizer(const Tokenizer& tokenizer) {
   const std::string text = "a b\xE2\x96\x81\xFF ab12<s>\n\xC3\xA9";
   for (const std::int32_t id : tokenizer.encode(text, SpecialTokens::as_ids))
@@ -59,6 +72,30 @@ GgufBytes model_keys(const std::string& architecture) {
   b.u32(architecture + ".embedding_length", 8).u32(architecture + ".feed_forward_length", 4);
   b.u32(architecture + ".attention.head_count", 2);
   return b;
+}
+
+// Of a llama 32 wide, whose matrices are of one type of blocks.
+std::string blocks_file(std::uint32_t id) {
+  const GgufTensorType& type = *gguf_tensor_type(id);
+  GgufBytes b;
+  b.string("general.architecture", "llama").u32("llama.block_count", 1).u32("llama.context_length", 4);
+  b.u32("llama.embedding_length", 32).u32("llama.feed_forward_length", 32).u32("llama.attention.head_count", 1);
+  b.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  b.string("tokenizer.ggml.model", "gpt2").string("tokenizer.ggml.pre", "gpt-2");
+  b.strings("tokenizer.ggml.tokens", {"a"}).strings("tokenizer.ggml.merges", {});
+  b.string("tokenizer.chat_template", "{{ '<|im_start|>' }}");
+  const auto matrix = [&](const std::string& name, std::uint64_t rows) {
+    b.tensor(name, {32, rows}, id,
+             std::string(static_cast<std::size_t>(type.bytes) * rows * 32 / static_cast<std::size_t>(type.elements),
+                         '\x11'));
+  };
+  matrix("token_embd.weight", 1);
+  b.tensor("output_norm.weight", {32}, 1, std::string(64, '\x11'));
+  for (const char* name : {"attn_norm", "ffn_norm"})
+    b.tensor(std::string("blk.0.") + name + ".weight", {32}, 1, std::string(64, '\x11'));
+  for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"})
+    matrix(std::string("blk.0.") + name + ".weight", 32);
+  return b.bytes();
 }
 
 void tensor(GgufBytes& b, const std::string& name, std::uint64_t row, std::uint64_t rows = 0) {
@@ -175,8 +212,10 @@ int read_everything(std::span<const std::byte> file) {
         Tensor values(source->infos()[i].shape, dtype);
         source->read(i, values.view());
       }
+    read_stored(*source);
     source->dtype();
     source->end_tokens();
+    source->chat_template();
     reached = 2;
     use_tokenizer(source->tokenizer());
     reached = 3;
@@ -190,6 +229,10 @@ std::vector<std::pair<std::string, std::string>> gguf_seeds() {
           {"gpt2", gpt2_file("gpt-2", true)},
           {"gpt2_smollm", gpt2_file("smollm", false)},
           {"gpt2_llama_bpe", gpt2_file("llama-bpe", true)},
+          {"llama_q8_0", blocks_file(8)},
+          {"llama_q4_0", blocks_file(2)},
+          {"llama_q4_1", blocks_file(3)},
+          {"llama_bf16", blocks_file(30)},
           {"keys", keys_file()},
           {"types", types_file()}};
 }

@@ -19,6 +19,7 @@
 #include "train/run_log.h"
 #include "train/run_notes.h"
 #include "train/run_state.h"
+#include "train/text_chunks.h"
 #include "train/token_file.h"
 
 namespace qkv::test {
@@ -101,7 +102,9 @@ void read_tokens(std::string_view bytes) {
   const unsigned flags = take_byte(bytes);
   std::string file(bytes);
   if (!(flags & 1)) put_checksums(file);
-  const TokenDataset data = TokenDataset::open(folder().write("tokens.bin", file));
+  const std::string path = folder().write("tokens.bin", file);
+  TokenDataset::is_token_file(path);
+  const TokenDataset data = TokenDataset::open(path);
   for (const TokenPart& part : {data.training(), data.validation()}) {
     std::int32_t tokens[4], targets[4];
     for (std::int64_t at = 0; at + 1 < part.size(); at += 3) {
@@ -143,10 +146,18 @@ std::vector<std::string> tokens_seeds() {
   return seeds;
 }
 
-// "t": plain text, or "j": lines of JSON; then the file.
+// "t": plain text, or "j": lines of JSON; a capital letter: as often as fills more than one chunk; then the file.
 void read_lines(std::string_view bytes) {
-  const bool plain = take_byte(bytes) == 't';
+  const unsigned kind = take_byte(bytes);
+  const bool plain = kind == 't' || kind == 'T';
+  std::string many(bytes);
+  while ((kind == 'T' || kind == 'J') && !bytes.empty() && many.size() < 300'000) many += std::string(many);
+  bytes = many;
+  last_cut(bytes);
   const Corpus corpus = Corpus::read({folder().write(plain ? "lines.txt" : "lines.jsonl", bytes)});
+  if (corpus.bytes() != corpus.bytes(CorpusPart::training) + corpus.bytes(CorpusPart::validation))
+    throw std::logic_error("the parts are not the file");
+  corpus.checksum();
   std::string text;
   for (const CorpusPart part : {CorpusPart::training, CorpusPart::validation})
     corpus.read_text(part, [&](std::string_view stretch, bool) {
@@ -157,7 +168,7 @@ void read_lines(std::string_view bytes) {
 }
 
 std::vector<std::string> lines_seeds() {
-  return {"tIn the beginning\nGod \xC3\xA9\nand the earth\n",
+  return {"tIn the beginning\nGod \xC3\xA9\nand the earth\n", "TIn the beginning\nGod\n",
           "j{\"text\": \"a\"}\n\n{\"x\": [1, {}], \"text\": \"b\\n\"}\n",
           "j{\"n\": -1.5, \"u\": 7, \"t\": true, \"o\": {\"text\": 3}, \"z\": null, \"text\": \"\\u00e9\"}"};
 }
@@ -216,7 +227,14 @@ std::vector<std::string> notes_seeds() {
   notes.facts = {{"Model", {{"layers", "2"}}}};
   notes.starts = {{0, 5, "stopped", "by hand"}, {3, 7, "", ""}};
   write_run_notes(folder().path("seed.json"), notes);
-  return {folder().read("seed.json") + '\0' +
+  const std::string all = folder().read("seed.json") + '\0';
+  std::string samples = all, longest = all + R"({"step": 2, "sample": ")" + std::string(4100, 'a') + "\"}\n";
+  for (int i = 0; i < 205; ++i)
+    samples += R"({"step":2,"sample":"a"})"
+               "\n";
+  return {
+      samples, longest,
+      all +
           R"({"step": 1, "loss": 2.5, "grad_norm": 1, "learning_rate": 1e-3, "ms": 2, "tokens_per_s": 10, "spike": 7}
 {"step": 2, "loss": null, "skipped": true, "peak_fraction": 0.5}
 {"step": 2, "val_loss": 2.5, "bits_per_byte": 1.5, "val_tokens": 4, "best": true}

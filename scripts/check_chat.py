@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a model's chat template and the ids that end its texts survive `qkv convert`, as other programs read them.
+
+    check_chat.py QKV FILE.gguf
+
+The file, which must have a template, goes to a Hugging Face directory, where one more end token is added by hand, to one
+of qkv's, to GGUF and to a Hugging Face directory again. There `transformers` must write a conversation as the file's own template does, and its tokenizer must give the same ids for it; the package
+`gguf` must find the same template and the same ids in the file written. Needs torch, transformers and gguf.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import gguf
+from tokenizers import Tokenizer
+from transformers import AutoTokenizer, GenerationConfig
+
+TALK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What's 1 + 1?"},
+        {"role": "assistant", "content": "2"}, {"role": "user", "content": "caf\u00e9?\n"}]
+
+
+def told(path):
+    """Template and end tokens of a GGUF file."""
+    fields = gguf.GGUFReader(path).fields
+    ids = [int(fields[key].contents()) for name in ("eos", "eot", "eom")
+           if (key := f"tokenizer.ggml.{name}_token_id") in fields]
+    return fields["tokenizer.chat_template"].contents(), ids
+
+
+def main():
+    qkv, source = sys.argv[1:]
+    template, ends = told(source)
+    with tempfile.TemporaryDirectory() as folder:
+        path = {name: f"{folder}/{name}" for name in ("first", "own", "back.gguf", "hf")}
+        for step in ((source, path["first"], "--to", "hf", "--type", "bf16"), (path["first"], path["own"]),
+                     (path["own"], path["back.gguf"], "--type", "q8_0"),
+                     (path["back.gguf"], path["hf"], "--to", "hf", "--type", "bf16")):
+            subprocess.run([qkv, "convert", *step], check=True, stdout=subprocess.DEVNULL)
+            if step[0] == source:
+                ends.append(next(i for i in range(3) if i not in ends))
+                pathlib.Path(path["first"], "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
+        tokenizer = AutoTokenizer.from_pretrained(path["hf"])
+        text = tokenizer.apply_chat_template(TALK, tokenize=False, add_generation_prompt=True)
+        wanted = tokenizer.apply_chat_template(TALK, tokenize=False, add_generation_prompt=True, chat_template=template)
+        ids = tokenizer.apply_chat_template(TALK, add_generation_prompt=True, return_dict=False)
+        plain = Tokenizer.from_file(f"{path['hf']}/tokenizer.json").encode(text, add_special_tokens=False).ids
+        found = GenerationConfig.from_pretrained(path["hf"]).eos_token_id
+        found = found if isinstance(found, list) else [found]
+        checks = {"transformers has the template": tokenizer.chat_template == template,
+                  f"it writes the same conversation ({len(text)} characters)": text == wanted,
+                  f"and reads it as the same {len(ids)} ids": ids == plain,
+                  f"its end tokens are {ends}": found == ends,
+                  f"the end token {tokenizer.eos_token} is the first of them": tokenizer.eos_token_id == ends[0],
+                  "qkv's directory has the template": pathlib.Path(path["own"], "chat_template.jinja").read_text() == template,
+                  "the GGUF file written has both": told(path["back.gguf"]) == (template, ends)}
+    for what, good in checks.items():
+        print(f"{'yes' if good else 'NO '}  {what}")
+    sys.exit(0 if all(checks.values()) else 1)
+
+
+if __name__ == "__main__":
+    main()
