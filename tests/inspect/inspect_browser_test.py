@@ -103,6 +103,7 @@ class InspectPage(unittest.TestCase):
     def setUp(self):
         self.browser.open(pathlib.Path(self.page).as_uri())
         self.wait("return document.documentElement.dataset.ready === 'yes'")
+        self.settle()  # ready is before the first frame is drawn
         self.array = Arrays(self.arrays)
 
     def tearDown(self):
