@@ -41,7 +41,8 @@ A line has the median of --reps runs, and
              measured between the runs, the median of as many samples. Types without products of their own (f16
              always, bf16 without AVX512_BF16) are multiplied as f32.
   GB/s       of decoding: the bytes of keys and values that are read in that time, as a part of what a loop that only
-             reads the same memory reaches. Caches take turns, 512 MB of them (--memory-mb), so that no processor cache helps.
+             reads the same memory reaches. Caches take turns, 512 MB of them (--memory-mb), so that no processor cache
+             helps.
   best       the shortest run, and its part of the fastest peak: on a busy machine nearer to the truth than the medians.
   max error  the largest difference from the reference path in f64, on the same inputs. A result whose difference is
              more than rounding explains (--limit) is an error, and is not timed.
@@ -141,14 +142,14 @@ const std::vector<Item>& figures() {
 }
 
 void run_all(const BenchOptions& options) {
-  Ceilings ceilings;
+  Peaks peaks;
   const auto run = [&](const AttentionCase& sizes, const std::vector<Pass>& passes) {
     for (const Pass pass : passes)
       for (const DType dtype : options.dtypes) {
         if (pass == Pass::decode) {
           bench_decode(sizes, dtype, options);
         } else {
-          bench_pass(sizes, pass, dtype, options, ceilings);
+          bench_pass(sizes, pass, dtype, options, peaks);
         }
       }
   };
@@ -243,7 +244,7 @@ const char* pass_name(Pass pass) {
   return pass == Pass::forward ? "forward" : pass == Pass::backward ? "backward" : "decode";
 }
 
-const PeakMeter& Ceilings::peak(DType dtype) {
+const PeakMeter& Peaks::peak(DType dtype) {
   const DType multiplied = dtype == DType::bf16 ? dtype : DType::f32;
   return peaks_.try_emplace(multiplied, multiplied, kernel_set()).first->second;
 }
@@ -257,7 +258,7 @@ std::string line_head(const AttentionCase& sizes, Pass pass, DType dtype) {
   return line.dump();
 }
 
-void bench_pass(const AttentionCase& sizes, Pass pass, DType dtype, const BenchOptions& options, Ceilings& ceilings) {
+void bench_pass(const AttentionCase& sizes, Pass pass, DType dtype, const BenchOptions& options, Peaks& peaks) {
   const bool backward = pass == Pass::backward;
   AttentionArrays arrays(sizes, dtype);
   arrays.forward();
@@ -271,7 +272,7 @@ void bench_pass(const AttentionCase& sizes, Pass pass, DType dtype, const BenchO
   };
   const auto work = work_of(arrays);
   const int times = times_in_a_row(work);
-  const PeakMeter& meter = ceilings.peak(dtype);
+  const PeakMeter& meter = peaks.peak(dtype);
   const Twin twin = unwindowed(arrays, dtype);
   if (twin.arrays) {
     twin.arrays->forward();

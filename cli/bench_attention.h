@@ -30,7 +30,7 @@ struct BenchOptions {
 };
 
 // Peaks, each made when it is first asked for.
-class Ceilings {
+class Peaks {
  public:
   const PeakMeter& peak(DType dtype);
 
@@ -39,7 +39,7 @@ class Ceilings {
 };
 
 // Each prints its line; a result that is wrong throws instead.
-void bench_pass(const AttentionCase& sizes, Pass pass, DType dtype, const BenchOptions& options, Ceilings& ceilings);
+void bench_pass(const AttentionCase& sizes, Pass pass, DType dtype, const BenchOptions& options, Peaks& peaks);
 void bench_decode(const AttentionCase& sizes, DType dtype, const BenchOptions& options);
 // Every option and head size against the plain case of the first shape; false if one is below 60 % of it.
 bool bench_matrix(const BenchOptions& options);

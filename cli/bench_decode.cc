@@ -28,6 +28,7 @@ KvCache filled_cache(const AttentionCase& c, DType dtype, std::int64_t held, std
   return cache;
 }
 
+// What a full cache shows is dense.
 std::span<const std::byte> bytes_of(const ConstView& whole) {
   return {static_cast<const std::byte*>(whole.data),
           static_cast<std::size_t>(element_count(whole.shape)) * dtype_size(whole.dtype)};

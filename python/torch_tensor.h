@@ -40,7 +40,7 @@ class TorchMemory {
 };
 
 bool is_plain_torch_tensor(nb::handle object);  // torch.Tensor or torch.nn.Parameter, and no subclass of them
-nb::object empty_torch_tensor(nb::handle shape,
-                              DType dtype);  // in this processor's memory, whatever the default device
+// In this processor's memory, whatever the default device.
+nb::object empty_torch_tensor(nb::handle shape, DType dtype);
 
 }  // namespace qkv::python

@@ -5,8 +5,9 @@
     check_chat.py QKV FILE.gguf
 
 The file, which must have a template, goes to a Hugging Face directory, where one more end token is added by hand, to one
-of qkv's, to GGUF and to a Hugging Face directory again. There `transformers` must write a conversation as the file's own template does, and its tokenizer must give the same ids for it; the package
-`gguf` must find the same template and the same ids in the file written. Needs torch, transformers and gguf.
+of qkv's, to GGUF and to a Hugging Face directory again. There `transformers` must write a conversation as the file's own
+template does, and its tokenizer must give the same ids for it; the package `gguf` must find the same template and the
+same ids in the file written. Needs torch, transformers and gguf.
 """
 import json
 import pathlib

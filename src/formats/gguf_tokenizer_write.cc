@@ -2,12 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+#include <array>
 #include <stdexcept>
 
 #include "formats/gguf_splits.h"
 #include "formats/gguf_tokenizer.h"
 #include "formats/in_quotes.h"
+#include "qkv/model_file.h"
 #include "text/byte_level.h"
 
 namespace qkv {
@@ -97,9 +98,8 @@ void write_gguf_tokenizer(GgufWriter& file, const TokenizerData& data, std::int6
   if (!scored) write_merges(file, data, v);
   write_id(file, "bos", data.begin_token);
   if (end_tokens.empty()) write_id(file, "eos", data.end_token);
-  constexpr const char* kEnds[] = {"eos", "eot", "eom"};
-  for (std::size_t i = 0; i < std::min(end_tokens.size(), std::size(kEnds)); ++i)
-    write_id(file, kEnds[i], end_tokens[i]);
+  constexpr std::array<const char*, gguf_end_tokens> kEnds = {"eos", "eot", "eom"};
+  for (std::size_t i = 0; i < std::min(end_tokens.size(), kEnds.size()); ++i) write_id(file, kEnds[i], end_tokens[i]);
   write_id(file, "unknown", data.unknown_token);
   file.boolean("tokenizer.ggml.add_bos_token", data.begin_token >= 0);
   file.boolean("tokenizer.ggml.add_space_prefix", data.add_prefix_space);

@@ -123,6 +123,7 @@ void save_model(const std::string& directory, const Model& model, const Tokenize
   write_or_remove(directory + "/generation_config.json",
                   tokenizer_says_it ? "" : hf_generation_config_text(facts.end_tokens));
   write_or_remove(directory + "/chat_template.jinja", facts.chat_template);
+  write_or_remove(directory + "/tokenizer_config.json", "");  // Hugging Face's, which may hold a template too
   write_config_json(directory + "/config.json", model.config());
   write_safetensors(directory + "/model.safetensors", std::move(tensors),
                     {{"format", "qkv"}, {"qkv_format", std::to_string(kFormatVersion)}}, weights_watcher);

@@ -90,6 +90,10 @@ TEST(TextFacts, WhatWasThereBeforeDoesNotStay) {
     EXPECT_THAT(again.end_tokens, ElementsAre(256));
     EXPECT_EQ(again.chat_template, "");
   }
+  // A model of qkv's over one of Hugging Face's, whose template stands in a file of its own.
+  save(scratch.path("over"), "hf", {small_llama(), tokenizer(), {258}, kTemplate});
+  save(scratch.path("over"), "qkv", {small_llama(), tokenizer(), {}, ""});
+  EXPECT_EQ(load_model(scratch.path("over")).chat_template, "");
   // What the tokenizer says needs no file.
   save(scratch.path("qkv"), "qkv", {small_llama(), tokenizer(), {256}, ""});
   EXPECT_FALSE(std::filesystem::exists(scratch.path("qkv/generation_config.json")));

@@ -18,13 +18,6 @@
 namespace qkv {
 namespace {
 
-std::vector<test::NamedConfig> models() {
-  std::vector<test::NamedConfig> list = test::tiny_models();
-  for (std::uint64_t seed = 1; seed <= 12; ++seed)
-    list.push_back({"drawn " + std::to_string(seed), test::drawn_config(seed)});
-  return list;
-}
-
 // A parameter's values, or null where the model has no such parameter.
 const float* parameter(const Model& model, const std::string& name) {
   for (std::size_t i = 0; i < model.infos().size(); ++i)
@@ -58,7 +51,7 @@ void expect_norm(const Model& model, const std::string& norm, const Tensor& x, c
 }
 
 TEST(NormTrace, NormsAndEmbeddingsAreThoseOfTheStream) {
-  for (const auto& [name, c] : models()) {
+  for (const auto& [name, c] : test::models_of_many_shapes()) {
     SCOPED_TRACE(name);
     Model model(c, 3);
     test::disturb<float>(model, 0.3, 4);

@@ -15,13 +15,6 @@
 namespace qkv {
 namespace {
 
-std::vector<test::NamedConfig> models() {
-  std::vector<test::NamedConfig> list = test::tiny_models();
-  for (std::uint64_t seed = 1; seed <= 12; ++seed)
-    list.push_back({"drawn " + std::to_string(seed), test::drawn_config(seed)});
-  return list;
-}
-
 Model disturbed(const ModelConfig& c, DType dtype = DType::f32) {
   Model model(c, 3, dtype);
   if (dtype == DType::f64)
@@ -56,7 +49,7 @@ struct Onlooker : TraceSink {
 };
 
 TEST(Trace, LogitsAreThoseOfTheFusedPathToRounding) {
-  for (const auto& [name, c] : models()) {
+  for (const auto& [name, c] : test::models_of_many_shapes()) {
     SCOPED_TRACE(name);
     Model model = disturbed(c);
     const test::Tokens t = test::drawn_tokens(c, 1, c.ctx_len, 5);
@@ -74,7 +67,7 @@ TEST(Trace, LogitsAreThoseOfTheFusedPathToRounding) {
 
 TEST(Trace, EachActivationFollowsFromTheOnesBefore) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  for (const auto& [name, c] : models()) {
+  for (const auto& [name, c] : test::models_of_many_shapes()) {
     SCOPED_TRACE(name);
     Model model = disturbed(c);
     const test::Tokens t = test::drawn_tokens(c, 1, c.ctx_len, 6);

@@ -81,6 +81,14 @@ inline ModelConfig drawn_config(std::uint64_t seed) {
   return c.resolved();
 }
 
+// The tiny ones and twelve drawn ones.
+inline std::vector<NamedConfig> models_of_many_shapes() {
+  std::vector<NamedConfig> list = tiny_models();
+  for (std::uint64_t seed = 1; seed <= 12; ++seed)
+    list.push_back({"drawn " + std::to_string(seed), drawn_config(seed)});
+  return list;
+}
+
 // The elements of a Batch.
 struct Tokens {
   std::int64_t batch = 0, ctx = 0;

@@ -54,5 +54,19 @@ TEST(MappedFile, RefusesWhatIsNoRegularFile) {
   EXPECT_THAT(error_of(pipe), HasSubstr("not a regular file"));  // and does not wait for a writer
 }
 
+// The rest of the last page reads as zeros; the sanitizer's builds must not let that pass.
+TEST(MappedFile, AddressSanitizerKnowsItsEnd) {
+#if defined(__SANITIZE_ADDRESS__)
+  const Scratch scratch;
+  { const MappedFile gone(scratch.file("a", "abcdefghijk")); }
+  const MappedFile file(scratch.path("a"));
+  volatile std::byte last = file.data()[10];
+  static_cast<void>(last);
+  EXPECT_DEATH(last = file.data()[11], "AddressSanitizer");
+#else
+  GTEST_SKIP() << "this build has no AddressSanitizer";
+#endif
+}
+
 }  // namespace
 }  // namespace qkv
