@@ -9,10 +9,6 @@
 namespace qkv {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{256} << 10;
-constexpr std::size_t kLongestText = std::size_t{8} << 20;   // plain text without a place to cut it
-constexpr std::size_t kLongestLine = std::size_t{64} << 20;  // of JSON
-
 bool ascii_blank(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 // Whether the character before or after a newline at `at` may be white space, in Unicode too: that outside ASCII starts
@@ -35,17 +31,18 @@ std::size_t last_character_end(std::string_view text) noexcept {
 }
 
 // Where a file's bytes, which go on, are cut; 0: more of them are needed.
-std::size_t cut_of(const CorpusFile& file, std::int64_t at, std::string_view bytes) {
+std::size_t cut_of(const CorpusFile& file, std::int64_t at, std::string_view bytes, const ChunkSizes& sizes) {
   if (file.json_lines) {
     const std::size_t newline = bytes.rfind('\n');
     if (newline != std::string_view::npos) return newline + 1;
-    if (bytes.size() >= kLongestLine) {
-      throw FileError(file.name, at, "expected a line of JSON of at most 64 MB; found a longer one");
-    }
+    if (bytes.size() >= sizes.longest_line)
+      throw FileError(
+          file.name, at,
+          "expected a line of JSON of at most " + std::to_string(sizes.longest_line) + " bytes; found a longer one");
     return 0;
   }
   const std::size_t cut = last_cut(bytes);
-  return cut == 0 && bytes.size() >= kLongestText ? last_character_end(bytes) : cut;
+  return cut == 0 && bytes.size() >= sizes.longest_text ? last_character_end(bytes) : cut;
 }
 
 }  // namespace
@@ -65,8 +62,9 @@ void each_text(const TextChunk& chunk, const std::string& field,
   });
 }
 
-ChunkReader::ChunkReader(const Corpus& corpus, CorpusPart part)
+ChunkReader::ChunkReader(const Corpus& corpus, CorpusPart part, const ChunkSizes& sizes)
     : files_(corpus.files_),
+      sizes_(sizes),
       begin_(part == CorpusPart::validation ? corpus.cut_ : 0),
       end_(part == CorpusPart::training ? corpus.cut_ : files_->bytes),
       at_(begin_) {
@@ -84,11 +82,11 @@ bool ChunkReader::next(TextChunk& chunk) {
   chunk.bytes.swap(carried_);
   carried_.clear();
   const auto rest = static_cast<std::size_t>(std::min(file.begin + file.size, end_) - at_);  // of the file
-  for (std::size_t wanted = kChunk;; wanted *= 2) {
-    const std::size_t have = chunk.bytes.size(), size = std::min(rest, std::max(wanted, have + kChunk / 2));
+  for (std::size_t wanted = sizes_.chunk;; wanted *= 2) {
+    const std::size_t have = chunk.bytes.size(), size = std::min(rest, std::max(wanted, have + sizes_.chunk / 2));
     chunk.bytes.resize(size);
     open_->read(chunk.at + static_cast<std::int64_t>(have), std::span(chunk.bytes).subspan(have));
-    const std::size_t cut = size == rest ? rest : cut_of(file, chunk.at, chunk.bytes);
+    const std::size_t cut = size == rest ? rest : cut_of(file, chunk.at, chunk.bytes, sizes_);
     if (cut == 0) continue;
     carried_.assign(chunk.bytes, cut);
     chunk.bytes.resize(cut);

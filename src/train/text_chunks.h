@@ -14,6 +14,13 @@
 
 namespace qkv {
 
+// How a corpus is cut into chunks, in bytes.
+struct ChunkSizes {
+  std::size_t chunk = std::size_t{256} << 10;        // of a chunk, about
+  std::size_t longest_text = std::size_t{8} << 20;   // plain text without a place to cut it
+  std::size_t longest_line = std::size_t{64} << 20;  // of JSON; more is refused
+};
+
 // About 256 KB of one file: plain text up to where it can be cut, or whole lines of JSON.
 struct TextChunk {
   std::string bytes;
@@ -32,7 +39,7 @@ void each_text(const TextChunk& chunk, const std::string& field,
 
 class ChunkReader {
  public:
-  ChunkReader(const Corpus& corpus, CorpusPart part);
+  ChunkReader(const Corpus& corpus, CorpusPart part, const ChunkSizes& sizes = {});
   // The next chunk, in the order of the corpus; false at the end. Reuses the chunk's memory.
   bool next(TextChunk& chunk);
   const std::string& field() const noexcept { return files_->field; }
@@ -40,6 +47,7 @@ class ChunkReader {
 
  private:
   std::shared_ptr<const Corpus::Files> files_;
+  ChunkSizes sizes_;
   std::int64_t begin_, end_, at_;  // in the joined files
   std::size_t file_ = 0;
   std::optional<OpenCorpusFile> open_;

@@ -98,10 +98,35 @@ void read_andrea(std::string_view bytes) {
   touch(c.model.parameters()[0].raw(), c.model.parameters()[0].bytes());
 }
 
-// Segments, a zero byte, andrea.json.
+// Segments, a zero byte, andrea.json. The layout is then used as for a checkpoint of as many parameters as it has.
 void read_harris(std::string_view bytes) {
-  load_harris_segments(folder().write("h.json", next_part(bytes))).encode("the thing");
-  if (!bytes.empty()) read_andrea_json(folder().write("other.json", bytes));
+  const Tokenizer tokenizer = load_harris_segments(folder().write("h.json", next_part(bytes)));
+  tokenizer.encode("the thing");
+  const std::int64_t segments = tokenizer.size() - 257;
+  std::filesystem::create_directories(folder().path("h"));
+  const std::string checkpoint = folder().path("h/c.bin");  // nothing beside it
+  if (bytes.empty()) {
+    ModelConfig known = preset("andrea-12m");
+    known.vocab_size = tokenizer.size();
+    if (choose_andrea_layout(checkpoint, {}, segments, parameter_count(known)).config.vocab_size != tokenizer.size())
+      throw std::logic_error("another vocabulary");
+    try {
+      choose_andrea_layout(checkpoint, {}, segments, 1);
+      throw std::logic_error("one parameter fits a preset");
+    } catch (const FileError&) {
+    }
+    return;
+  }
+  AndreaLayout layout = read_andrea_json(folder().write("other.json", bytes));
+  std::int64_t count = 1;
+  try {
+    ModelConfig config = layout.config;
+    if (config.vocab_size == 0) config.vocab_size = tokenizer.size();
+    config = config.resolved();
+    if (config.n_layer < 1000) count = std::min<std::int64_t>(parameter_count(config), 1 << 20);
+  } catch (const std::invalid_argument&) {  // refused below
+  }
+  choose_andrea_layout(checkpoint, layout, segments, count);
 }
 
 // adapter_config.json, a zero byte, adapter_model.safetensors.

@@ -174,6 +174,12 @@ std::vector<std::string> tokenizer_seeds() {
   seeds.push_back(small_tokenizer(scored));
   seeds.push_back(small_tokenizer(Tokenizer::train_harris("the thing the things thing", 260).data()));
   for (const bool split : {false, true}) seeds.push_back(small_tokenizer(of_characters(split)));
+  const std::string& first = seeds.back();
+  const std::size_t decoder = first.find("\"decoder\""), model = first.find("\"model\"");
+  seeds.push_back(first.substr(0, decoder) +
+                  R"("decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Metaspace",
+    "replacement": "\u2581", "prepend_scheme": "first", "split": true}]}, )" +
+                  first.substr(model));
   seeds.emplace_back(
       R"({"normalizer": {"type": "NFC"}, "decoder": {"type": "Sequence", "decoders": [{"type": "ByteLevel"}]},
     "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true},

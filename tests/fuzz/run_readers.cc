@@ -146,10 +146,27 @@ std::vector<std::string> tokens_seeds() {
   return seeds;
 }
 
-// "t": plain text, or "j": lines of JSON; a capital letter: as often as fills more than one chunk; then the file.
+// A corpus in chunks of a few bytes: together they are the corpus.
+void read_in_small_chunks(const Corpus& corpus, std::string_view bytes) {
+  std::string together;
+  for (const CorpusPart part : {CorpusPart::training, CorpusPart::validation}) {
+    ChunkReader reader(corpus, part, {.chunk = 8, .longest_text = 32, .longest_line = 64});
+    TextChunk chunk;
+    while (reader.next(chunk)) {
+      if (chunk.bytes.size() > 128) throw std::logic_error("a chunk is longer than it may be");
+      if (chunk.at != static_cast<std::int64_t>(together.size())) throw std::logic_error("a chunk at another place");
+      each_text(chunk, reader.field(), [](std::string_view, bool) {});
+      together += chunk.bytes;
+    }
+  }
+  if (together != bytes) throw std::logic_error("the chunks are not the file");
+}
+
+// "t": plain text, or "j": lines of JSON; a capital letter: as often as fills more than one chunk; "s" and "k": text
+// and lines in chunks of a few bytes; then the file.
 void read_lines(std::string_view bytes) {
   const unsigned kind = take_byte(bytes);
-  const bool plain = kind == 't' || kind == 'T';
+  const bool plain = kind == 't' || kind == 'T' || kind == 's';
   std::string many(bytes);
   while ((kind == 'T' || kind == 'J') && !bytes.empty() && many.size() < 300'000) many += std::string(many);
   bytes = many;
@@ -157,6 +174,7 @@ void read_lines(std::string_view bytes) {
   const Corpus corpus = Corpus::read({folder().write(plain ? "lines.txt" : "lines.jsonl", bytes)});
   if (corpus.bytes() != corpus.bytes(CorpusPart::training) + corpus.bytes(CorpusPart::validation))
     throw std::logic_error("the parts are not the file");
+  if (kind == 's' || kind == 'k') return read_in_small_chunks(corpus, bytes);
   corpus.checksum();
   std::string text;
   for (const CorpusPart part : {CorpusPart::training, CorpusPart::validation})
@@ -168,9 +186,13 @@ void read_lines(std::string_view bytes) {
 }
 
 std::vector<std::string> lines_seeds() {
-  return {"tIn the beginning\nGod \xC3\xA9\nand the earth\n", "TIn the beginning\nGod\n",
-          "j{\"text\": \"a\"}\n\n{\"x\": [1, {}], \"text\": \"b\\n\"}\n",
-          "j{\"n\": -1.5, \"u\": 7, \"t\": true, \"o\": {\"text\": 3}, \"z\": null, \"text\": \"\\u00e9\"}"};
+  return {
+      "tIn the beginning\nGod \xC3\xA9\nand the earth\n",
+      "TIn the beginning\nGod\n",
+      "j{\"text\": \"a\"}\n\n{\"x\": [1, {}], \"text\": \"b\\n\"}\n",
+      "sIn the beginning God\ncreated the heaven\nand the earth, \xC3\xA9 \xE2\x80\x83 without a newline for a while\n",
+      "k{\"text\": \"a\"}\n{\"text\": \"In the beginning\"}\n\n{\"text\": \"God\"}\n",
+      "j{\"n\": -1.5, \"u\": 7, \"t\": true, \"o\": {\"text\": 3}, \"z\": null, \"text\": \"\\u00e9\"}"};
 }
 
 // "=": as it is, or ":": with its checksum; then checkpoint.json.
