@@ -60,6 +60,14 @@ std::vector<std::int64_t> top_keys(const float* row, std::int64_t query, std::si
   return keys;
 }
 
+// A share from 0 to 1, as wide as {:.3f}. What is not quite nothing or all is not rounded to it: "<.001", ">.999".
+std::string share(double value, int digits = 3) {
+  const double step = std::pow(10.0, -digits);
+  if (value > 0 && value < step / 2) return fmt::format("<{:.{}f}", step, digits).erase(1, 1);
+  if (value < 1 && value >= 1 - step / 2) return fmt::format(">{:.{}f}", 1 - step, digits).erase(1, 1);
+  return fmt::format("{:.{}f}", value, digits);
+}
+
 std::string piece(const Tokenizer& tokenizer, std::int32_t id) {
   return id < tokenizer.size() ? token_text(tokenizer.decode(id)) : fmt::format("#{}", id);
 }
@@ -76,8 +84,8 @@ std::string heads_text(const Trace& trace) {
   for (std::int64_t l = 0; l < trace.config.n_layer; ++l)
     for (std::int64_t h = 0; h < trace.config.n_head; ++h) {
       const RowFacts f = mean_facts(pattern_of(trace, {l, h}), trace.ctx());
-      text += fmt::format("{:<7} {:>7.3f}  {:>7.3f}  {:>8.3f}  {:>7.3f}\n", head_name({l, h}), f.entropy, f.first,
-                          f.previous, f.own);
+      text += fmt::format("{:<7} {:>7.3f}  {:>7}  {:>8}  {:>7}\n", head_name({l, h}), f.entropy, share(f.first),
+                          share(f.previous), share(f.own));
     }
   return text;
 }
@@ -89,9 +97,8 @@ std::string head_text(const Trace& trace, const HeadId& id, std::size_t top, Col
   std::string text = fmt::format("layer {}, head {}   q [{}, {}]", id.layer, id.head, ctx, trace.config.head_dim);
   if (group > 1) text += fmt::format(", reads key head {}", id.head / group);
   text += fmt::format(
-      "\nmean entropy {:.3f} nats; of the weight {:.3f} on the first token, {:.3f} on the previous one, "
-      "{:.3f} on itself\n\n",
-      mean.entropy, mean.first, mean.previous, mean.own);
+      "\nmean entropy {:.3f} nats; of the weight {} on the first token, {} on the previous one, {} on itself\n\n",
+      mean.entropy, share(mean.first), share(mean.previous), share(mean.own));
   std::vector<std::string> labels;  // [ctx]
   for (const std::string& bytes : trace.pieces) labels.push_back(token_text(bytes));
   text += heat_map(pattern, ctx, ctx, labels, colours, width);
@@ -99,10 +106,10 @@ std::string head_text(const Trace& trace, const HeadId& id, std::size_t top, Col
   for (std::int64_t i = 0; i < ctx; ++i) {
     const float* row = pattern + i * ctx;  // [ctx]
     const RowFacts f = facts_of(row, i);
-    std::string line = fmt::format("{:>6}  {}  {:>7.3f}  {:>5.3f}", i,
-                                   left(labels[static_cast<std::size_t>(i)], kToken), f.entropy, f.first);
+    std::string line = fmt::format("{:>6}  {}  {:>7.3f}  {:>5}", i, left(labels[static_cast<std::size_t>(i)], kToken),
+                                   f.entropy, share(f.first));
     for (const std::int64_t j : top_keys(row, i, top))
-      line += fmt::format("  {:.3f} {}:{}", row[j], j, labels[static_cast<std::size_t>(j)]);
+      line += fmt::format("  {} {}:{}", share(row[j]), j, labels[static_cast<std::size_t>(j)]);
     text += line + "\n";
   }
   return text;
@@ -116,7 +123,7 @@ std::string lens_text(const Trace& trace, const Tokenizer& tokenizer) {
     const std::int64_t top = stage.top_ids.shape()[1];
     std::string line = left(s == 0 ? "  embedding" : fmt::format("  layer {}", s - 1), 12);
     for (std::int64_t i = 0; i < top; ++i)
-      line += fmt::format("  {:.3f} {}", stage.top_probs.data<float>()[row * top + i],
+      line += fmt::format("  {} {}", share(stage.top_probs.data<float>()[row * top + i]),
                           left(piece(tokenizer, stage.top_ids.data<std::int32_t>()[row * top + i]), 10));
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
@@ -147,9 +154,9 @@ std::string scores_text(const std::vector<HeadScores>& scores, std::size_t top) 
   for (std::size_t i = 0; i < count; ++i) {
     std::string line;
     for (std::size_t k = 0; k < ranked.size(); ++k)
-      line += left(
-          fmt::format("{:<7}{:.3f}", head_name({ranked[k][i].layer, ranked[k][i].head}), ranked[k][i].*kKinds[k].score),
-          20);
+      line += left(fmt::format("{:<7}{}", head_name({ranked[k][i].layer, ranked[k][i].head}),
+                               share(ranked[k][i].*kKinds[k].score)),
+                   20);
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }
@@ -172,8 +179,8 @@ std::string effect_text(const HeadEffect& effect, const Tokenizer& tokenizer, st
   std::string text = left("next token", 16) + "  before   after\n";
   for (const std::int32_t id : shown) {
     const auto i = static_cast<std::size_t>(id);
-    text += fmt::format("{}  {:.4f}  {:.4f}  {:+.4f}\n", left(piece(tokenizer, id), 16), effect.before[i],
-                        effect.after[i], effect.after[i] - effect.before[i]);
+    text += fmt::format("{}  {}  {}  {:+.4f}\n", left(piece(tokenizer, id), 16), share(effect.before[i], 4),
+                        share(effect.after[i], 4), effect.after[i] - effect.before[i]);
   }
   return text + fmt::format("KL(before || after) {:.6g} nats\n", effect.kl);
 }

@@ -214,4 +214,10 @@ struct InspectPageOptions {
 // where they are missing or not finite, and where the text is too long for so many bytes.
 std::string inspect_page(const Trace& trace, const Tokenizer& tokenizer, const InspectPageOptions& options = {});
 
+// Throws std::invalid_argument where no page of these tokens keeps to most_bytes, and says about how many tokens do,
+// before all of them are read: a token reads none after it, so that the weights of a text's beginning are the first
+// rows of the text's, and a page of the text is larger than they are. They are read where the text is so long that its
+// weights would have less than 3 bits each; what passes may still be too large for inspect_page.
+void require_page_room(Model& model, std::span<const std::int32_t> tokens, const InspectPageOptions& options = {});
+
 }  // namespace qkv

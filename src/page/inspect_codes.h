@@ -16,6 +16,8 @@ struct InspectPrecision {
   std::int32_t vector_bits;  // 3 ... 8 or 16
 };
 
+constexpr std::int32_t kLeastPeak = 63;  // no page has coarser weights than (code / 63)^2
+
 // From the finest to the coarsest.
 std::span<const InspectPrecision> inspect_ladder() noexcept;
 

@@ -48,9 +48,13 @@ std::string list(std::size_t n, const T* values, const Put& put) {
   return text += ']';
 }
 
-std::string probability(float value) {
+// Four digits, and as many more as it takes that what is below 1 stays below 1.
+std::string probability(double value) {
   if (!std::isfinite(value)) return "null";
-  return value == 0.0f ? "0" : fmt::format("{:.4g}", value);
+  if (value == 0) return "0";
+  std::string text = fmt::format("{:.4g}", value);
+  for (int digits = 5; value < 1 && text == "1" && digits < 18; ++digits) text = fmt::format("{:.{}g}", value, digits);
+  return text;
 }
 std::string whole(std::int32_t value) { return std::to_string(value); }
 
@@ -98,7 +102,7 @@ std::string scores_text(const std::vector<std::array<double, 4>>& scores) {
   for (std::size_t kind = 0; kind < 4 && !scores.empty(); ++kind) {
     text += kind > 0 ? ",\n[" : "[";
     for (std::size_t i = 0; i < scores.size(); ++i) {
-      text += fmt::format("{}{}", i > 0 ? "," : "", probability(static_cast<float>(scores[i][kind])));
+      text += fmt::format("{}{}", i > 0 ? "," : "", probability(scores[i][kind]));
     }
     text += "]";
   }
@@ -153,6 +157,14 @@ InspectBlobs inspect_blobs(const InspectPage& p, const InspectPrecision& precisi
   }
   if (!sums.empty()) add_line(blobs.log_sums, sums, Deflate::values);
   return blobs;
+}
+
+std::size_t least_weight_bytes(const float* pattern, std::size_t ctx) {
+  std::vector<std::uint8_t> bytes;
+  append_weights(bytes, pattern, ctx, {kLeastPeak, 2, 0, 0});
+  std::string line;
+  add_line(line, bytes, Deflate::repeats);
+  return line.size();
 }
 
 std::vector<std::array<double, 4>> text_scores(const InspectPage& p) {

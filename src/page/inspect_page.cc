@@ -80,7 +80,7 @@ std::string inspect_html(const InspectPage& p, std::size_t most) {
     if (fixed + blobs.size() <= most) return whole_page(p, scores, precision, blobs);
   }
   for (const bool all : {true, false}) {  // whether the vectors of every head must find room
-    for (const std::int32_t peak : {255, 127, 63}) {
+    for (const std::int32_t peak : {255, 127, kLeastPeak}) {
       const InspectPrecision precision{peak, 2, 0, 0};
       InspectBlobs blobs = inspect_blobs(p, precision, most - fixed);
       const std::size_t others = fixed + blobs.size();

@@ -57,4 +57,7 @@ struct InspectPage {
 // on NaN or infinity, and where the weights alone need more than `most`.
 std::string inspect_html(const InspectPage& page, std::size_t most = 5'000'000);
 
+// The bytes that one head's weights take in a page at the least. pattern: [ctx, ctx].
+std::size_t least_weight_bytes(const float* pattern, std::size_t ctx);
+
 }  // namespace qkv

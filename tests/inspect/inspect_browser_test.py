@@ -73,12 +73,12 @@ class Arrays:
 
 
 def number(text):
-    return float(text.replace("−", "-").replace("∞", "inf").replace("<", ""))
+    return float(re.sub("[<>≥]", "", text).replace("−", "-").replace("∞", "inf"))
 
 
 def half_digit(text):
     """Half a unit of the last digit shown."""
-    mantissa, _, exponent = text.replace("−", "-").partition("e")
+    mantissa, _, exponent = re.sub("[<>≥]", "", text).replace("−", "-").partition("e")
     decimals = len(mantissa.partition(".")[2])
     return 0.5 * 10.0 ** (-decimals + (int(exponent) if exponent else 0))
 
@@ -226,20 +226,65 @@ class InspectPage(unittest.TestCase):
             shown, best = self.named("next"), np.sort(probabilities[position])[::-1]
             for place in range(5):
                 self.near(shown[f"next-prob-{place}"], best[place], 6e-5, what=f"next {position} {place}")
+        layers, words = self.script("""
+            document.getElementById('next-details').open = true;
+            return [qkv.L + 1, qkv.data.lens.map((stage) => qkv.word(stage.ids[(qkv.n - 1) * qkv.data.lensTop]) )]""")
+        self.wait("return document.querySelectorAll('#next-table tbody tr').length > 0")
+        cells = self.script("""return [...document.querySelectorAll('#next-table tbody tr')].map((row) => [row.firstChild.textContent,
+            row.lastChild.textContent, row.lastChild.className])""")
+        self.assertEqual([cell[0] for cell in cells], [f"layer {l}" for l in range(layers - 2, -1, -1)] + ["embedding"])
+        self.assertEqual([cell[1].rsplit(" ", 1)[0] for cell in cells], words[::-1])
+        self.assertEqual({cell[2] for cell in cells}, {"here"})
+        self.near(cells[0][1].rsplit(" ", 1)[1], best[0], 6e-4, what="the table")
+        self.assertTrue(self.text("#next-table thead th:last-child").startswith(f"{len(logits) - 1} "))
         self.picture("next")
 
     def test_heads_are_ranked(self):
-        for tag in ["previous", "induction", "duplicate", "first"]:
-            numbers = [float(t) for t in self.script(
-                "return [...document.querySelectorAll(`#rank-${arguments[0]} .rank`)].map((e) => e.lastChild.textContent)", tag)]
-            self.assertEqual(numbers, sorted(numbers, reverse=True))
-            layer, head = map(int, re.match(r"L(\d+) head (\d+)", self.text(f"#rank-{tag} .rank span")).groups())
-            share = "" if numbers[0] < 0.2 else f"layer {layer} head {head}: "
-            self.assertIn(f"{share}{100 * numbers[0]:.0f} % of its weight", self.text(f"#rank-{tag} .verdict"))
-        self.assertEqual(self.script("return [qkv.state.layer, qkv.state.head]"), self.script(
-            "return document.querySelector('#rank-previous .rank').firstChild.textContent.match(/[0-9]+/g).map(Number)"))
+        for on in ["random", "text"]:
+            self.script("document.querySelector(`[data-rank-on=${arguments[0]}]`).click()", on)
+            self.settle()
+            for k, tag in enumerate(["previous", "induction", "duplicate", "first"]):
+                scores = np.array(self.script("return qkv.behaviours[arguments[0]][arguments[1]]", on, k))
+                order = np.argsort(-scores, kind="stable")
+                best = f"layer {order[0] // HEADS} head {order[0] % HEADS}"
+                shown = self.text(f"#rank-{tag} .best")
+                self.assertIn(best, shown)
+                self.assertAlmostEqual(float(re.search(r" ([0-9.]+) %", shown)[1]), 100 * scores[order[0]], delta=0.051)
+                others = self.script("return [...document.querySelectorAll(`#rank-${arguments[0]} .after button`)].map((e) => e.dataset.at)", tag)
+                self.assertEqual([int(at) for at in others], [at for at in order[1:3] if scores[at] >= 0.2])
+            self.assertIn("not on this text" if on == "random" else "on this text", self.text("#model-note"))
+            self.assertIn("not on this text" if on == "random" else "over this text", self.text("#ranking-says"))
+        wanted = np.mean([np.diag(self.array.head(1, 2)["pattern"], -1)])
+        self.choose(1, 2, 5)
+        row = self.script("return [...document.querySelectorAll('#chosen-scores tr:first-child td')].map((e) => e.textContent)")
+        self.near(row[1], wanted, what="the previous token on this text")
+        self.assertEqual(self.text("#chosen-name"), "Layer 1 head 2")
         self.assertIn("no proof of what a head means", self.text("#caveat"))
+
+    def test_the_page_opens_with_the_previous_token_head_and_says_so(self):
+        best = int(np.argmax(self.script("return qkv.behaviours.random[0]")))
+        self.assertEqual(self.script("return [qkv.state.layer, qkv.state.head]"), [best // HEADS, best % HEADS])
+        self.assertEqual(self.text("#chosen-name"), f"Layer {best // HEADS} head {best % HEADS}")
+        self.assertIn("Chosen at first", self.text("#chosen-why"))
+        self.assertIn("the token just before", self.text("#chosen-why"))
         self.picture("model")
+        self.script("document.querySelector('#rank-induction .best').click()")
+        self.settle()
+        at = int(np.argmax(self.script("return qkv.behaviours.random[1]")))
+        self.assertEqual(self.script("return [qkv.state.view, qkv.state.layer, qkv.state.head, qkv.state.kind]"),
+                         ["matrix", at // HEADS, at % HEADS, "head"])
+
+    def test_shares_are_not_rounded_to_nothing_or_all(self):
+        for value, error, share, percent in [
+                (0, 0.001, "0", "0 %"), (1, 0.001, "1", "100 %"), (0.9996, 0.001, ">0.999", ">99.9 %"), (0.996, 0.001, "0.996", "99.6 %"),
+                (0.0003, 0.001, "<0.001", "<0.1 %"), (0.99997, 0.00005, ">0.9999", ">99.9 %"), (0.99999, 0, ">0.9999", ">99.9 %"),
+                (0.5, 0.001, "0.500", "50.0 %"), (0.00002, 0.00005, "<0.0001", "<0.1 %")]:
+            self.assertEqual(self.script("return [qkv.share(arguments[0], arguments[1]), qkv.percent(arguments[0])]", value, error),
+                             [share, percent], value)
+        all_, nothing, first, ahead = self.script(
+            "const w = new Float32Array(6).fill(1); w[3] = 0; return [[2, 2], [2, 0], [0, 0], [1, 2]].map((at) => qkv.weight(w, ...at))")
+        self.assertEqual((all_, first, ahead), ("≥0.9999", "1", "0"))
+        self.assertRegex(nothing, r"^<[0-9.]+e−[0-9]+$")
 
     # --- text ---
 
@@ -362,7 +407,7 @@ class InspectPageChromium(InspectPage):
                     break
                 reached.add(now)
         for wanted in ["strip", "search", "model-plot", "lines-plot", "matrix-plot", "steps-rows", "next-plot", "save-csv", "log",
-                       "kind", "layer", "head", "query", "zoom-in", "rank"]:
+                       "kind", "layer", "head", "query", "zoom-in", "best", "SUMMARY"]:
             self.assertTrue(any(wanted in name.split() or wanted == name for name in reached), (wanted, reached))
 
     def test_pointer_and_clicks(self):
@@ -370,7 +415,7 @@ class InspectPageChromium(InspectPage):
         width, height = plot.size["width"], plot.size["height"]
         ActionChains(self.browser.driver).move_to_element_with_offset(plot, 58 + 2 - width // 2 + 20, 22 + 20 - height // 2).perform()
         self.settle()
-        self.assertIn("layer 0 head 0", self.text("#model-says"))
+        self.assertIn("ayer 0 head 0", self.text("#chosen-name"))
         ActionChains(self.browser.driver).click().perform()
         self.settle()
         self.assertEqual(self.state("view", "layer", "head"), ["matrix", 0, 0])
@@ -393,6 +438,15 @@ class InspectPageChromium(InspectPage):
                 break
             time.sleep(0.1)
         self.assertEqual({n.rsplit(".", 1)[-1] for n in names}, {"csv", "svg", "png"}, names)
+
+    def test_all_maps_are_on_the_first_screen(self):
+        self.browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                            {"width": 1280, "height": 657, "deviceScaleFactor": 1, "mobile": False})
+        self.settle()
+        bottom, best = self.script("return ['#model-plot', '#rank-first .best'].map((e) => document.querySelector(e).getBoundingClientRect().bottom)")
+        self.assertLessEqual(max(bottom, best), 657)
+        self.assertLessEqual(self.script("return document.getElementById('panel').getBoundingClientRect().top"), 225)
+        self.browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
     def test_fits_a_phone(self):
         self.browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """qkv inspect on the command line.    inspect_cli_test.py QKV"""
+import json
 import os
 import pathlib
 import pty
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -99,6 +101,36 @@ class Inspect(unittest.TestCase):
         self.assertTrue(text.lower().startswith("<!doctype html>"))
         self.assertNotIn("<script>alert(1)", text)
         self.assertIn("cannot be written", self.inspect("-p", "x", "--html", "/dev/null/x", status=1))
+
+    def test_what_is_not_all_is_not_shown_as_1(self):
+        """W_Q a thousand times larger makes weights of nearly 0 and nearly 1."""
+        sharp = self.root / "sharp"
+        shutil.copytree(self.model, sharp)
+        data = bytearray((sharp / "model.safetensors").read_bytes())
+        size = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + size])
+        for layer in range(2):
+            tensor = header[f"layers.{layer}.wq"]
+            begin, end = (8 + size + at for at in tensor["data_offsets"])
+            self.assertEqual(tensor["dtype"], "F32")
+            data[begin:end] = (np.frombuffer(bytes(data[begin:end]), np.float32) * 1000).tobytes()
+        (sharp / "model.safetensors").write_bytes(data)
+        text = qkv("inspect", "-m", str(sharp), "-p", "the cat sat on the mat", "--all")
+        qkv("inspect", "-m", str(sharp), "-p", "the cat sat on the mat", "--save", str(self.root / "sharp arrays"))
+        heads = re.split(r"^layer (\d), head (\d).*$", text, flags=re.M)[1:]
+        seen = ""
+        for layer, head, part in zip(heads[::3], heads[1::3], heads[2::3]):
+            pattern = np.load(self.root / "sharp arrays" / f"blocks.{layer}.attn.hook_pattern.npy")[0, int(head)].astype(np.float64)
+            for query, keys in re.findall(r"^ +(\d+)  \S+ +\d\.\d+  \S+  (.*)$", part, re.M):
+                for shown, key in re.findall(r"(\S+) (\d+):", keys):
+                    weight = pattern[int(query), int(key)]
+                    self.assertEqual(shown == "1.000", weight == 1, (shown, weight))
+                    self.assertEqual(shown == "0.000", weight == 0, (shown, weight))
+                    self.assertEqual(shown == ">.999", 0.9995 <= weight < 1, (shown, weight))
+                    self.assertEqual(shown == "<.001", 0 < weight < 0.0005, (shown, weight))
+                    seen += shown + " "
+        self.assertIn(">.999", seen)
+        self.assertIn("<.001", seen)
 
     def test_scores(self):
         text = self.inspect("--scores")

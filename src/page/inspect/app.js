@@ -128,20 +128,16 @@
 
   // --- begin ---
 
-  let width = 0;
-  new ResizeObserver(() => {
-    if (innerWidth === width) return;
-    width = innerWidth;
-    qkv.change({size: width});
-  }).observe(document.body);
+  // On a phone the height comes and goes with the browser's own bars: there it changes nothing.
+  const sizeNow = () => innerWidth + (innerWidth > 980 ? ' ' + innerHeight : '');
+  addEventListener('resize', () => qkv.change({size: sizeNow()}));
 
   find('strip-says').textContent = 'unpacking …';
   theme('auto');
   open('model');
   qkv.load(() => {}).then(() => {
-    const [previous] = qkv.behaviours[state.rankOn], best = previous.indexOf(Math.max(...previous));
     state.loaded = true;
-    qkv.change({layer: Math.floor(best / H), head: best % H, began: true, size: innerWidth});
+    qkv.change({...qkv.heads.begin(), began: true, size: sizeNow()});
     document.documentElement.dataset.ready = 'yes';
   });
 })();

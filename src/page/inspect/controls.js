@@ -4,7 +4,7 @@
 // What the reader chose, the text above the views, and when to draw: each frame at most once, and only what a change
 // touches.
 (() => {
-  const {data, n, L, H, labels, start, figures} = qkv;
+  const {data, n, L, H, labels, start, share} = qkv;
   const find = (id) => document.getElementById(id);
   const state = {
     view: null, kind: 'head', layer: 0, head: 0, query: Math.min(24, n - 1), key: null, hover: null, ownScale: true,
@@ -81,10 +81,10 @@
   // The shading of the text: what the token in question reads.
   function shade(now) {
     const {colours} = qkv, query = state.hover ?? state.query;
-    const weights = qkv.weights(state.kind, state.layer, state.head), {share} = tone(state.kind, state.layer, state.head);
+    const weights = qkv.weights(state.kind, state.layer, state.head), strength = tone(state.kind, state.layer, state.head).share;
     const from = start(query);
     for (let j = 0; j < Math.max(shaded, query + 1); ++j) {
-      const part = j <= query && !hidden(j) ? Math.min(1, share(weights[from + j])) : 0;
+      const part = j <= query && !hidden(j) ? Math.min(1, strength(weights[from + j])) : 0;
       const colour = part < 0.02 ? '' : qkv.weightColour(colours, part);
       if (spans[j].qkvColour !== colour) {
         spans[j].style.backgroundColor = spans[j].qkvColour = colour;
@@ -102,7 +102,7 @@
     if (now.has('matches')) spans.forEach((span, i) => span.classList.toggle('match', here.has(i)));
     const says = find('strip-says');
     says.replaceChildren(named(query), ` reads in ${sourceName()}: `);
-    qkv.largest(weights, query, 4, state.hideFirst ? 1 : 0).forEach((j, i) => says.append(i ? ', ' : '', named(j), ' ' + figures(weights[from + j], qkv.weightError(weights[from + j]))));
+    qkv.largest(weights, query, 4, state.hideFirst ? 1 : 0).forEach((j, i) => says.append(i ? ', ' : '', named(j), ' ' + qkv.weight(weights, query, j)));
   }
 
   function named(i) {
@@ -202,7 +202,7 @@
     strip.height = 1;
     const context = strip.getContext('2d');
     qkv.colours.weights.forEach((colour, i) => { context.fillStyle = qkv.css(colour); context.fillRect(i, 0, 1, 1); });
-    box.replaceChildren(...[state.log ? (most / 1e4).toPrecision(2) : '0', strip, figures(most), text].map((part) => {
+    box.replaceChildren(...[state.log ? (most / 1e4).toPrecision(1) : '0', strip, share(most), text].map((part) => {
       const item = document.createElement('span');
       item.append(part);
       return item;

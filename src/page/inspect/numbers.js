@@ -74,9 +74,10 @@ const qkv = globalThis.qkv = {};  // for a console as well
     return weights;
   }
   // How far off a weight may be: half the step to the next code.
+  const mostError = 1 - ((peak - 0.5) / peak) ** power;
   function weightError(weight) {
     const code = Math.round(peak * weight ** (1 / power));
-    return ((code + 0.5) / peak) ** power - weight;
+    return code >= peak ? mostError : ((code + 0.5) / peak) ** power - weight;
   }
 
   const heads = [];  // [L * H] triangles
@@ -195,10 +196,10 @@ const qkv = globalThis.qkv = {};  // for a console as well
   // --- what heads do ---
 
   const kinds = [
-    {name: 'Previous token', brief: 'prev.', tag: 'previous', tells: 'Reads the token just before: its map is a line right below the diagonal.'},
-    {name: 'Induction', brief: 'induct.', tag: 'induction', tells: 'Reads what came after the same token earlier on: what comes next if the text repeats itself.'},
-    {name: 'Duplicate token', brief: 'dupl.', tag: 'duplicate', tells: 'Reads the same token earlier on.'},
-    {name: 'First token', brief: 'first', tag: 'first', tells: 'Rests on the first token, often where there is nothing to look for: its map is a line at the left edge.'},
+    {name: 'Previous token', brief: 'prev.', tag: 'previous', does: 'reads the token just before', tells: 'Reads the token before: a line below the diagonal.'},
+    {name: 'Induction', brief: 'induct.', tag: 'induction', does: 'reads what came after the same token earlier on', tells: 'Reads what came after the same token earlier on.'},
+    {name: 'Duplicate token', brief: 'dupl.', tag: 'duplicate', does: 'reads the same token earlier on', tells: 'Reads the same token earlier on.'},
+    {name: 'First token', brief: 'first', tag: 'first', does: 'rests on the first token', tells: 'Rests on the first token: a line at the left edge.'},
   ];
   // [kinds][L * H] mean weights: on random tokens read twice (if the file holds that), and on this text.
   const order = [0, 3, 2, 1];  // where the file has each kind
@@ -210,14 +211,33 @@ const qkv = globalThis.qkv = {};  // for a console as well
 
   // --- numbers as people read them ---
 
+  const places = (size, error) => {  // decimals
+    const exact = error > 0 ? Math.floor(-Math.log10(error)) : 9;
+    return Math.max(0, Math.min(size >= 1 ? 3 : size >= 0.001 ? 4 : size > 0 ? 3 - Math.floor(Math.log10(size)) : 4, exact));
+  };
   qkv.figures = (value, error = 0) => {  // as many digits as the error leaves
     if (!Number.isFinite(value)) return value < 0 ? '−∞' : '∞';
     if (value === 0) return '0';
-    const size = Math.abs(value), exact = error > 0 ? Math.floor(-Math.log10(error)) : 9;
-    const wanted = size >= 1 ? 3 : size >= 0.001 ? 4 : size > 0 ? 3 - Math.floor(Math.log10(size)) : 4;
-    const digits = Math.max(0, Math.min(wanted, exact));
+    const size = Math.abs(value), digits = places(size, error);
     const text = size < 0.001 && digits > 4 ? value.toExponential(1) : value.toFixed(digits);
     return +text === 0 ? '0' : text.replace('-', '−');
+  };
+  // A share from 0 to 1: what is not quite nothing is not written as 0, and what is not quite all not as 1.
+  qkv.share = (value, error = 0) => {
+    if (value === 0 || value === 1) return String(value);
+    const text = qkv.figures(value, error), unit = 10 ** -places(value, error);
+    if (text === '0') return '<' + unit;
+    return value < 1 && +text >= 1 ? '>' + (1 - unit).toFixed(Math.max(0, -Math.log10(unit))) : text;
+  };
+  qkv.percent = (value) => value === 0 || value === 1 ? 100 * value + ' %' : value < 0.0005 ? '<0.1 %' : value < 1 && value >= 0.9995 ? '>99.9 %' :
+    (100 * value).toFixed(1) + ' %';
+  // The weight of key j for query i, as it is written: the steps at both ends tell nothing from 0, and nothing from 1.
+  const nothing = '<' + qkv.figures((0.5 / peak) ** power), all = Math.max(2, places(0.5, mostError));
+  qkv.weight = (weights, i, j) => {
+    const w = j > i ? 0 : weights[start(i) + j];
+    if (j > i || i === 0) return String(w);
+    if (w === 0) return nothing;
+    return w < 1 ? qkv.share(w, weightError(w)) : '≥' + Math.floor((1 - mostError) * 10 ** all) / 10 ** all;
   };
   // The error beside a number, with its size alone.
   qkv.plusMinus = (error) => '±' + (error >= 0.1 ? error.toFixed(1) : error.toPrecision(1).replace('e-', 'e−'));

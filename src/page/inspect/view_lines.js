@@ -4,7 +4,7 @@
 // Lines from each token that reads (left) to what it reads (right), for one head or several of a layer. Only the rows in
 // sight are drawn.
 (() => {
-  const {n, H, labels, state, views, find, start, figures} = qkv;
+  const {n, H, labels, state, views, find, start} = qkv;
   const plot = find('lines-plot'), tall = plot.querySelector('.tall'), stack = plot.querySelector('.stack');
   const [base, over] = plot.querySelectorAll('canvas');
   const row = 21, most = 2000, helping = 300, moving = 150;  // lines in sight, those drawn in a frame, those of a strip that is scrolled in
@@ -208,14 +208,13 @@
     for (const {head, weights} of sources()) {
       const many = sources().length > 1, count = many ? 2 : 6;
       let cells = [];
-      if (side === 'query') cells = qkv.largest(weights, at, count).map((j) => [weights[start(at) + j], j]);
+      if (side === 'query') cells = qkv.largest(weights, at, count).map((j) => [weights[start(at) + j], j, at, j]);
       else {
-        for (let i = at; i < n; ++i) cells.push([weights[start(i) + at], i]);
+        for (let i = at; i < n; ++i) cells.push([weights[start(i) + at], i, i, at]);
         cells.sort((a, b) => b[0] - a[0] || a[1] - b[1]);
       }
       if (many) parts.push(parts.length ? ' · ' : '', `head ${head}: `);
-      cells.slice(0, count).forEach(([w, i], place) =>
-        parts.push(place ? ', ' : '', qkv.named(i), ' ' + figures(w, qkv.weightError(w))));
+      cells.slice(0, count).forEach(([, other, i, j], place) => parts.push(place ? ', ' : '', qkv.named(other), ' ' + qkv.weight(weights, i, j)));
     }
     box.replaceChildren(qkv.named(at), side === 'query' ? ' reads ' : ' is read by ', ...parts);
   }

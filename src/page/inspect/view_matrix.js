@@ -3,7 +3,7 @@
 
 // One head's weights, or a mean or the rollout, as a matrix to look into: each row is a token that reads.
 (() => {
-  const {n, labels, state, views, find, start, figures} = qkv;
+  const {n, labels, state, views, find, start} = qkv;
   const plot = find('matrix-plot'), [base, over] = plot.querySelectorAll('canvas');
   const left = 104, above = 84, right = 8, below = 8;
   let picture = null, side = 0, zoom = 1, x0 = 0, y0 = 0, moving = null;  // x0, y0: the cell at the corner
@@ -65,11 +65,14 @@
       for (let j = Math.floor(x0); j <= Math.min(i, x0 + span()); ++j) {
         const w = weights[start(i) + j];
         if (qkv.hidden(j)) continue;
-        surface.text(left + (j + 0.5 - x0) * size, above + (i + 0.5 - y0) * size + 4, w < 0.0005 ? '0' : w.toFixed(size > 52 ? 3 : 2),
+        surface.text(left + (j + 0.5 - x0) * size, above + (i + 0.5 - y0) * size + 4, i === 0 ? '1' : brief(w, size > 52 ? 3 : 2),
                      {size: 11, align: 'center', fill: share(w) > 0.45 ? colours.page : colours.soft});
       }
     }
   }
+
+  // As a cell has room for: not 0 for what is there, not 1 for what is not all.
+  const brief = (w, digits) => w < 0.5 * 10 ** -digits ? '<.' + '1'.padStart(digits, '0') : w >= 1 - 0.5 * 10 ** -digits ? '>.' + '9'.repeat(digits) : w.toFixed(digits);
 
   const current = () => qkv.weights(state.kind, state.layer, state.head);
 
@@ -110,7 +113,7 @@
   }
 
   function says(i, j) {
-    const weights = current(), from = start(i), weight = (key) => weights[from + key], shown = (key) => figures(weight(key), qkv.weightError(weight(key)));
+    const weights = current(), from = start(i), weight = (key) => weights[from + key], shown = (key) => qkv.weight(weights, i, key);
     let entropy = 0, rank = 1;
     for (let key = 0; key <= i; ++key) {
       const w = weights[from + key];

@@ -3,10 +3,10 @@
 
 // All heads as small maps, layers downwards, and beside them the heads that behave in ways that have a name.
 (() => {
-  const {n, L, H, state, views, find, kinds, figures, start} = qkv;
+  const {n, L, H, state, views, find, kinds, share, start} = qkv, {habit} = qkv.heads;
   const plot = find('model-plot'), [base, over] = plot.querySelectorAll('canvas');
-  const gap = 6, left = 58, above = 22;
-  let maps = [], pending = [], cell = 0, width = 0, slicing = false;
+  const left = 58, above = 20;
+  let maps = [], pending = [], cell = 0, gap = 6, width = 0, slicing = false;
 
   // A head's weights as a picture of at most `size` pixels a side, each pixel the largest weight below it.
   function picture(weights, tone, size) {
@@ -28,14 +28,15 @@
   }
   qkv.picture = picture;
 
-  // As large as the width allows, and where all of them then fit into the window, no larger; what is left of the width is
-  // the ranking's.
+  // As large as the width allows, and no larger than all of them fit into the window, unless that were too small to see;
+  // what is left of the width is for what the heads do.
   const alone = matchMedia('(max-width: 980px)'), view = find('view-model'), padding = 34;
   function layout() {
-    const room = view.clientWidth - padding - (alone.matches ? 0 : 344), below = innerHeight - 70 - above - plot.getBoundingClientRect().top - scrollY;
+    const room = view.clientWidth - padding - (alone.matches ? 0 : 424), below = innerHeight - 62 - above - plot.getBoundingClientRect().top - scrollY;
+    gap = L > 8 || H > 16 ? 3 : 6;
     const wide = Math.min(132, Math.floor((room - left) / H) - gap), low = Math.floor(below / L) - gap;
-    cell = Math.max(14, low >= 84 ? Math.min(wide, low) : wide);
-    view.style.setProperty('--maps', Math.min(room, Math.max(420, left + H * (cell + gap))) + padding + 'px');
+    cell = Math.max(14, alone.matches ? wide : Math.min(wide, Math.max(low, 22)));
+    view.style.setProperty('--maps', Math.min(room, Math.max(430, left + H * (cell + gap))) + padding + 'px');
     width = plot.clientWidth;
     plot.style.height = base.style.height = over.style.height = above + L * (cell + gap) + 'px';
   }
@@ -48,20 +49,16 @@
     if (maps[at]) surface.image(maps[at], x, y, cell, cell);
     surface.rect(x - 0.5, y - 0.5, cell + 1, cell + 1, {stroke: colours.edge, radius: 3});
     const most = habit(at);  // what a head mostly does stands in the corner where nothing can be read
-    if (!most || cell < 44) return;
-    const o = {size: cell < 80 ? 10 : 11, weight: 650, align: 'right', fill: colours.ink, max: cell - 18};
-    surface.text(x + cell - 4, y + 13, cell < 100 ? most.kind.brief : most.kind.name.toLowerCase(), o);
-    if (cell >= 80) surface.text(x + cell - 4, y + 27, figures(most.score, 0.001), {...o, weight: 400});
+    if (most?.best) badge(surface, x + cell - 2, y + 2, most);
+    else if (most && cell >= 60) surface.text(x + cell - 4, y + 13, most.kind.brief + ' ' + share(most.score, 0.001), {size: 10, align: 'right', fill: colours.soft, max: cell - 18});
   }
-  // Of the kinds that have a name the one on which a head lays at least this share of its weight, or null.
-  const clearly = 0.4, hardly = 0.2;
-  function habit(at) {
-    let most = null;
-    kinds.forEach((kind, k) => {
-      const score = scoresNow()[k][at];
-      if (score >= clearly && score > (most?.score ?? 0)) most = {kind, score};
-    });
-    return most;
+  // The best head of a kind: its name on a ground of its own; where there is no room for that, a letter.
+  function badge(surface, right, top, {kind, score}) {
+    const {colours} = qkv, o = {size: cell < 60 ? 9 : 10.5, weight: 700};
+    const text = cell < 44 ? kind.name[0] : cell < 96 ? kind.brief : kind.name.toLowerCase(), wide = qkv.textWidth(text, o) + 7, tall = cell < 60 ? 12 : 15;
+    surface.rect(right - wide, top, wide, tall, {fill: colours.accent, radius: 4});
+    surface.text(right - 3.5, top + tall - (cell < 60 ? 2.5 : 3.5), text, {...o, align: 'right', fill: colours.card});
+    if (cell >= 60) surface.text(right - 2, top + tall + 12, share(score, 0.001), {size: 10.5, align: 'right', fill: colours.ink});
   }
 
   function drawNames(surface) {
@@ -105,57 +102,7 @@
     };
     ring([state.layer, state.head], {stroke: colours.mark, width: 2.5});
     if (state.over) ring(state.over, {stroke: colours.accent, width: 2});
-    const [l, h] = state.over || [state.layer, state.head], bold = document.createElement('b');
-    bold.textContent = `layer ${l} head ${h}`;
-    const tells = kinds.map((kind, k) => `${kind.name.toLowerCase()} ${figures(scoresNow()[k][l * H + h], 0.001)}`);
-    find('model-says').replaceChildren(bold, ' · ' + tells.join(' · '));
-  }
-
-  const scoresNow = () => qkv.behaviours[state.rankOn];
-  for (const button of document.querySelectorAll('[data-rank-on]')) {
-    button.parentElement.hidden = !qkv.behaviours.random;
-    button.addEventListener('click', () => qkv.change({rankOn: button.dataset.rankOn}));
-  }
-  function rank() {
-    const found = scoresNow();
-    for (const button of document.querySelectorAll('[data-rank-on]')) {
-      button.setAttribute('aria-pressed', String(button.dataset.rankOn === state.rankOn));
-    }
-    find('ranking-says').textContent = (state.rankOn === 'random' ? 'Mean weight, 0 to 1, on random tokens that are read twice.' :
-      'Mean weight, 0 to 1, over this text.') + ' A row chooses the head, a second click opens it.';
-    const rows = kinds.map((kind, k) => {
-      const scores = found[k], order = scores.map((_, at) => at).sort((a, b) => scores[b] - scores[a] || a - b);
-      const title = document.createElement('h3'), tells = document.createElement('p'), verdict = document.createElement('p'), part = document.createElement('div');
-      title.textContent = kind.name;
-      tells.className = 'small';
-      const best = scores[order[0]], first = `layer ${Math.floor(order[0] / H)} head ${order[0] % H}`;
-      tells.textContent = kind.tells;
-      verdict.className = 'verdict';
-      const share = Math.round(100 * best) + ' %';
-      verdict.textContent = best >= clearly ? `${first}: ${share} of its weight` : best >= hardly ? `in part ${first}: ${share} of its weight` :
-        `no head much: ${share} of its weight at most`;
-      if (best >= clearly) verdict.classList.add('yes');
-      part.id = 'rank-' + kind.tag;
-      part.append(title, tells, verdict, ...order.slice(0, best < hardly ? 1 : L * H > 24 ? 4 : 3).map((at) => {
-        const row = document.createElement('button'), bar = document.createElement('i');
-        row.type = 'button';
-        row.className = 'rank';
-        row.dataset.at = at;
-        bar.style.setProperty('--share', 100 * Math.min(1, scores[at]) + '%');
-        const name = document.createElement('span'), number = document.createElement('span');
-        name.textContent = `L${Math.floor(at / H)} head ${at % H}`;
-        number.textContent = scores[at].toFixed(3);
-        row.append(name, bar, number);
-        row.addEventListener('click', () => {
-          const here = state.layer === Math.floor(at / H) && state.head === at % H;
-          qkv.change({layer: Math.floor(at / H), head: at % H, kind: 'head'});
-          if (here) qkv.open('matrix');
-        });
-        return row;
-      }));
-      return part;
-    });
-    find('ranking').replaceChildren(...rows);
+    qkv.heads.chosen((l, h, size) => picture(qkv.weights('head', l, h), qkv.tone('head', l, h), Math.ceil(size * (window.devicePixelRatio || 1))));
   }
 
   const here = (event) => {
@@ -184,7 +131,7 @@
 
   views.model = {
     update(now) {
-      if (now.has('rankOn') || now.has('began')) rank();
+      if (now.has('rankOn') || now.has('began')) qkv.heads.rank();
       const fresh = now.has('theme') || now.has('rankOn') || now.has('log') || now.has('hideFirst') || now.has('ownScale') || now.has('size');
       if (fresh || now.has('view')) {
         const before = cell;
@@ -195,11 +142,10 @@
         for (let at = 0; at < L * H; ++at) drawMap(surface, at);
         if (stale) renew();
         this.settings = this.key();
-        const top = state.ownScale ? 'of the largest weight of its head (row 0 aside)' : 'weight, the same for all heads';
+        const top = state.ownScale ? 'of its head’s largest (row 0 aside)' : 'weight, the same for all heads';
         qkv.legend('model-legend', 1, top);
       }
       pointed();
-      for (const row of document.querySelectorAll('.rank')) row.classList.toggle('here', Number(row.dataset.at) === state.layer * H + state.head);
     },
     key: () => `${state.log} ${state.hideFirst} ${state.ownScale} ${state.theme}`,
     name: () => 'all heads',
@@ -212,7 +158,8 @@
     }}),
     // Every weight of every head would be hundreds of megabytes of text: the numbers of this view are the heads' means.
     csv() {
-      const rows = [['layer', 'head', ...kinds.map((kind) => kind.tag), 'mean_entropy']];
+      const {random, text} = qkv.behaviours, on = [...(random ? [['random_tokens', random]] : []), ['this_text', text]];
+      const rows = [['layer', 'head', ...on.flatMap(([name]) => kinds.map((kind) => `${kind.tag}_${name}`)), 'mean_entropy']];
       for (let at = 0; at < L * H; ++at) {
         const weights = qkv.weights('head', Math.floor(at / H), at % H);
         let entropy = 0;
@@ -222,7 +169,7 @@
             if (w > 0) entropy -= w * Math.log(w);
           }
         }
-        rows.push([Math.floor(at / H), at % H, ...scoresNow().map((scores) => scores[at].toFixed(4)), (entropy / n).toFixed(4)]);
+        rows.push([Math.floor(at / H), at % H, ...on.flatMap(([, scores]) => scores.map((each) => each[at])), (entropy / n).toFixed(4)]);
       }
       return rows;
     },

@@ -3,7 +3,7 @@
 
 // What comes next after a position: the model's probabilities, and what each layer would have said (the logit lens).
 (() => {
-  const {data, n, L, labels, word, state, views, find, figures} = qkv;
+  const {data, n, L, labels, word, state, views, find, share} = qkv;
   const top = data.lensTop, stages = data.lens, plot = find('next-plot'), above = find('next-now'), canvas = plot.querySelector('canvas'), row = 30;
   const stageName = (s) => s === 0 ? 'embedding' : `layer ${s - 1}`;
 
@@ -26,10 +26,10 @@
       const top_ = y + 28 + at * 26;
       surface.text(x, top_ + 14, word(id), {size: 13, fill: colours.ink, max: 104, weight: id === follows ? 650 : 400, name: 'next-word-' + at});
       surface.rect(x + 112, top_ + 3, Math.max(1, (width - 172) * p), 14, {fill: colours.accent, radius: 3});
-      surface.text(x + width, top_ + 14, figures(p, 0.00005), {size: 12, mono: true, align: 'right', fill: colours.ink, name: 'next-prob-' + at});
+      surface.text(x + width, top_ + 14, share(p, 0.00005), {size: 12, mono: true, align: 'right', fill: colours.ink, name: 'next-prob-' + at});
     });
     const end = y + 40 + top * 26;
-    const says = follows === null ? 'The text ends here.' : `In the text follows “${labels[t + 1]}”: ${figures(stages[L].next[t], 0.00005)}`;
+    const says = follows === null ? 'The text ends here.' : `In the text follows “${labels[t + 1]}”: ${share(stages[L].next[t], 0.00005)}`;
     surface.text(x, end + 10, says, {size: 13, fill: colours.ink, max: width, name: 'next-follows'});
     surface.text(x, end + 30, `entropy ${stages[L].entropy[t].toFixed(2)} nats`, {size: 12, fill: colours.soft});
   }
@@ -96,6 +96,34 @@
     drawLines(surface, part + 40, 0, width - part - 40, tall(), state.query);
   }
 
+  // The table again, as one that can be read aloud and copied: filled when it is open and the choice has come to rest.
+  const details = find('next-details'), made = find('next-table');
+  const element = (name, parent, text, properties = {}) => parent.appendChild(Object.assign(document.createElement(name), {textContent: text}, properties));
+  let resting = 0;
+  function fillTable() {
+    resting = 0;
+    if (!details.open || !table) return;
+    const places = Array.from({length: table.count}, (_, at) => table.first + at), mark = (cell, t) => cell.classList.toggle('here', t === state.query);
+    made.replaceChildren();
+    element('caption', made, 'What each layer holds most likely to come next after each token, and its probability; the last layer is the model’s answer.');
+    const head = element('tr', element('thead', made, ''), ''), body = element('tbody', made, '');
+    element('td', head, '');
+    for (const t of places) mark(element('th', head, `${t} ${labels[t]}`, {scope: 'col'}), t);
+    for (let s = L; s >= 0; --s) {
+      const line = element('tr', body, '');
+      element('th', line, stageName(s), {scope: 'row'});
+      for (const t of places) {
+        const {id, p} = nth(s, t, 0);
+        mark(element('td', line, `${word(id)} ${share(p, 0.0005)}`), t);
+      }
+    }
+  }
+  function tellTable() {
+    clearTimeout(resting);
+    resting = details.open ? setTimeout(fillTable, 150) : 0;
+  }
+  details.addEventListener('toggle', fillTable);
+
   plot.addEventListener('click', (event) => {
     if (!table) return;
     const at = Math.floor((event.clientX - canvas.getBoundingClientRect().left - 84) / table.each);
@@ -113,6 +141,7 @@
       find('next-title').textContent = 'The next token';
       if (!stages.length) {
         plot.textContent = 'This file was made without the logit lens.';
+        details.hidden = true;
         return;
       }
       if (!['view', 'size', 'theme', 'query'].some((name) => now.has(name))) return;
@@ -122,6 +151,7 @@
       canvas.style.width = wide + 'px';
       canvas.style.height = low + 'px';
       table = drawTable(qkv.onCanvas(canvas, wide, low), 0, 0, wide, state.query, table);
+      tellTable();
     },
     name: () => `token ${state.query} next`,
     figure: () => ({width: 1180, height: height(), draw(surface) {

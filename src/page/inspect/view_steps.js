@@ -142,7 +142,7 @@
         bars[(value < 0 ? 'negative' : 'positive') + (ahead ? ' ahead' : '')].push([value < 0 ? x + 26 - long : x + 26, top, long, tall]);
       }
       bars.weight.push([c.weight.x, top, (c.weight.w - 58) * w, tall]);
-      told.push({line, j, score: said(root), scaled: said(1), masked: ahead ? '−∞' : said(1), weight: ahead ? '0' : figures(w, qkv.weightError(w))});
+      told.push({line, j, score: said(root), scaled: said(1), masked: ahead ? '−∞' : said(1), weight: qkv.weight(weights, i, j)});
     }
     surface.rects(lines.filter((line) => line).map((line) => [0, at(line), width, 1]), {fill: colours.faint});
     surface.rects(lines.flatMap((line) => [c.score, c.scaled].map(({x}) => [x + 25.5, at(line) + 3, 1, row - 5])), {fill: colours.edge});
@@ -207,7 +207,7 @@
     const j = state.key ?? shown.order[0], w = j > shown.i ? 0 : shown.weights[start(shown.i) + j];
     const s = j <= shown.i || shown.scores.all ? shown.scores.value(j) : NaN;
     says.replaceChildren('key ', qkv.named(j), Number.isFinite(s) ? `: score ${figures(s * root, shown.scores.error(j) * root)}, scaled ${figures(s, shown.scores.error(j))} (${plusMinus(Math.min(99, shown.scores.error(j)))})` : '',
-                         j > shown.i ? ', masked: it lies ahead' : `, weight ${figures(w, qkv.weightError(w))} (${plusMinus(qkv.weightError(w))}). A click, or up and down in the table, chooses another key.`);
+                         j > shown.i ? ', masked: it lies ahead' : `, weight ${qkv.weight(shown.weights, shown.i, j)} (${plusMinus(qkv.weightError(w))}). A click, or up and down in the table, chooses another key.`);
     box.hidden = !shown.vectors;
     if (!shown.vectors) return;
     const {width} = shown, {k, v} = shown.vectors, tall = 34 + vectorHeight(data.dk), {colours} = qkv;

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+
+// The heads that behave in ways that have a name: the best of each kind as a button that opens it, those after it
+// smaller, and what the chosen head does, beside its map.
+(() => {
+  const {L, H, state, find, kinds, share} = qkv;
+  const clearly = 0.4, hardly = 0.2;  // of a head's weight: what it does, and what it does in part
+  const scoresNow = () => qkv.behaviours[state.rankOn];
+  const called = (at) => `layer ${Math.floor(at / H)} head ${at % H}`;
+  const orders = new Map();
+  // All heads by kind k, the best first.
+  function ranked(k) {
+    const key = `${state.rankOn} ${k}`;
+    if (!orders.has(key)) {
+      const scores = scoresNow()[k];
+      orders.set(key, scores.map((_, at) => at).sort((a, b) => scores[b] - scores[a] || a - b));
+    }
+    return orders.get(key);
+  }
+  // What a head mostly does, if that has a name: {kind, score, best: whether no other does it more}, else null.
+  function habit(at) {
+    let most = null;
+    kinds.forEach((kind, k) => {
+      const score = scoresNow()[k][at];
+      if (score >= clearly && score > (most?.score ?? 0)) most = {kind, score, best: ranked(k)[0] === at};
+    });
+    return most;
+  }
+
+  const element = (name, parent, properties = {}) => parent.appendChild(Object.assign(document.createElement(name), properties));
+  function opens(button, at) {  // pointing at it, or coming to it by keys, shows which map it is
+    button.type = 'button';
+    button.dataset.at = at;
+    const over = [Math.floor(at / H), at % H];
+    for (const name of ['pointerenter', 'focus']) button.addEventListener(name, () => qkv.change({over}));
+    for (const name of ['pointerleave', 'blur']) button.addEventListener(name, () => qkv.change({over: null}));
+    button.addEventListener('click', () => {
+      qkv.change({layer: over[0], head: over[1], kind: 'head', over: null});
+      qkv.open('matrix');
+    });
+    return button;
+  }
+
+  for (const button of document.querySelectorAll('[data-rank-on]')) {
+    button.parentElement.hidden = !qkv.behaviours.random;
+    button.addEventListener('click', () => qkv.change({rankOn: button.dataset.rankOn}));
+  }
+  function rank() {
+    const random = state.rankOn === 'random', box = find('ranking');
+    for (const button of document.querySelectorAll('[data-rank-on]')) {
+      button.setAttribute('aria-pressed', String(button.dataset.rankOn === state.rankOn));
+    }
+    find('ranking-says').textContent = (random ? 'Mean weight on random tokens that are read twice, not on this text.' : 'Mean weight over this text.') + ' A button opens the head.';
+    find('model-note').textContent = `Names on maps: what the head mostly does ${random ? 'on random tokens, not on this text' : 'on this text'}; filled: the best.`;
+    box.replaceChildren();
+    kinds.forEach((kind, k) => {
+      const scores = scoresNow()[k], order = ranked(k), first = order[0], part = element('div', box, {id: 'rank-' + kind.tag});
+      element('h3', part, {textContent: kind.name});
+      element('p', part, {className: 'small', textContent: kind.tells});
+      const best = opens(element('button', part, {className: 'best'}), first), weak = scores[first] < clearly;
+      best.classList.toggle('weak', weak);
+      best.title = `Opens ${called(first)}`;
+      element('b', best, {textContent: (scores[first] < hardly ? 'no head much; most: ' : weak ? 'in part ' : '') + called(first)});
+      element('span', best, {textContent: ' ' + qkv.percent(scores[first])});
+      element('i', best).style.setProperty('--share', 100 * Math.min(1, scores[first]) + '%');
+      const others = order.slice(1, 3).filter((at) => scores[at] >= hardly);
+      if (!others.length) return;
+      const after = element('p', part, {className: 'after', textContent: 'then '});
+      for (const at of others) opens(element('button', after, {textContent: `L${Math.floor(at / H)} head ${at % H}: ${qkv.percent(scores[at])}`, title: `Opens ${called(at)}`}), at);
+    });
+  }
+
+  // --- the chosen head, or the one that is pointed at ---
+
+  const canvas = find('chosen-map'), side = 152, told = [];
+  find('chosen-random').hidden = !qkv.behaviours.random;
+  for (const kind of kinds) {
+    const row = element('tr', find('chosen-scores'));
+    element('th', row, {scope: 'row', textContent: kind.name.toLowerCase()});
+    told.push({random: qkv.behaviours.random && element('td', row), text: element('td', row)});
+  }
+  for (const button of document.querySelectorAll('[data-open]')) button.addEventListener('click', () => qkv.open(button.dataset.open));
+  const put = (node, text) => { if (node.textContent !== text) node.textContent = text; };
+
+  function why(at) {
+    const most = habit(at), on = state.rankOn === 'random' ? 'on random tokens' : 'on this text';
+    if (!most) return at === begun ? `Chosen at first: no head reads the token just before much, this one does most (${on}).` : `Nothing that has a name takes ${100 * clearly} % of its weight (${on}).`;
+    const does = `${most.best ? 'Of all heads the one that most ' : ''}${most.kind.does}`;
+    return `${at === begun ? 'Chosen at first. ' : ''}${does[0].toUpperCase()}${does.slice(1)}: ${qkv.percent(most.score)} of its weight, ${on}.` + (most.best ? '' : ' Another head does so more.');
+  }
+  let begun = -1, drawn = '';
+  function chosen(pictureOf) {
+    const [l, h] = state.over || [state.layer, state.head], at = l * H + h, key = `${at} ${state.theme} ${state.log} ${state.hideFirst} ${state.ownScale}`;
+    put(find('chosen-name'), `${state.over && at !== state.layer * H + state.head ? 'Pointed at: l' : 'L'}ayer ${l} head ${h}`);
+    put(find('chosen-why'), why(at));
+    told.forEach(({random, text}, k) => {
+      if (random) put(random, share(qkv.behaviours.random[k][at], 0.001));
+      put(text, share(qkv.behaviours.text[k][at], 0.001));
+    });
+    if (key === drawn) return;
+    drawn = key;
+    const surface = qkv.onCanvas(canvas, side, side);
+    surface.image(pictureOf(l, h, side), 0, 0, side, side);
+  }
+  // The head that the page opens with: the one that reads the previous token most.
+  function begin() {
+    begun = ranked(0)[0];
+    return {layer: Math.floor(begun / H), head: begun % H};
+  }
+
+  qkv.heads = {rank, habit, chosen, begin};
+})();
