@@ -8,6 +8,27 @@
 
 namespace qkv {
 
+namespace {
+
+// Which keys some row, every row and each vector of rows reads, from those of each row.
+void find_bounds(QueryTile& t) noexcept {
+  constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
+  t.any_begin = kFar, t.any_end = 0, t.all_begin = 0, t.all_end = kFar;
+  const int lanes = t.kernels->lanes;
+  for (int v = 0; v < 3; ++v) t.vector_begin[v] = kFar, t.vector_end[v] = 0;
+  for (int v = 0; v * lanes < t.kernels->width; ++v) {
+    for (int r = v * lanes; r < (v + 1) * lanes; ++r) {
+      t.all_begin = std::max(t.all_begin, t.begin[r]), t.all_end = std::min(t.all_end, t.end[r]);
+      if (t.begin[r] >= t.end[r]) continue;
+      t.vector_begin[v] = std::min(t.vector_begin[v], t.begin[r]);
+      t.vector_end[v] = std::max(t.vector_end[v], t.end[r]);
+    }
+    t.any_begin = std::min(t.any_begin, t.vector_begin[v]), t.any_end = std::max(t.any_end, t.vector_end[v]);
+  }
+}
+
+}  // namespace
+
 RowTiling::RowTiling(const TilePlan& plan, std::int64_t max_heads) : plan_(plan) {
   const AttentionProblem& p = plan.p;
   const std::int64_t widest = plan.table.tiles[plan.table.tile_count - 1].width;
@@ -37,22 +58,21 @@ QueryTile RowTiling::tile(std::int64_t b, std::int64_t kv_head, std::int64_t ind
   t.rows = q_len > t.first_query ? static_cast<int>(t.heads * t.queries) : 0;
   t.kernels = &tile_for(plan_.table, t.rows);
   if (t.rows == 0) return t;
-  constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
-  t.any_begin = kFar, t.any_end = 0, t.all_begin = 0, t.all_end = kFar;
-  for (int v = 0; v < 3; ++v) t.vector_begin[v] = kFar, t.vector_end[v] = 0;
-  for (int r = 0; r < t.kernels->width; ++r) {
+  const int width = t.kernels->width;
+  for (int r = 0; r < t.rows; ++r) {  // heads after the first read what it reads
+    const std::int64_t same = r - t.queries;
+    const IndexRange keys = same < 0 ? readable_keys(p, b, t.first_query + r) : IndexRange{t.begin[same], t.end[same]};
+    t.begin[r] = keys.begin, t.end[r] = keys.end;
+  }
+  std::fill(t.begin + t.rows, t.begin + width, t.begin[t.rows - 1]);
+  std::fill(t.end + t.rows, t.end + width, t.end[t.rows - 1]);
+  for (int r = 0; r < width && !p.slopes.empty(); ++r)
+    t.slopes[r] = static_cast<float>(p.slopes[static_cast<std::size_t>(t.head(std::min(r, t.rows - 1)))]);
+  for (int r = 0; r < width && p.dropout; ++r) {
     const int row = std::min(r, t.rows - 1);
     t.dropout.plane[r] = p.plane(b, t.head(row)), t.dropout.query[r] = static_cast<std::uint32_t>(t.query(row));
-    const IndexRange keys = readable_keys(p, b, t.query(row));
-    t.begin[r] = keys.begin, t.end[r] = keys.end;
-    t.slopes[r] = p.slopes.empty() ? 0.0f : static_cast<float>(p.slopes[static_cast<std::size_t>(t.head(row))]);
-    t.all_begin = std::max(t.all_begin, keys.begin), t.all_end = std::min(t.all_end, keys.end);
-    if (keys.empty()) continue;
-    const int v = r / t.kernels->lanes;
-    t.vector_begin[v] = std::min(t.vector_begin[v], keys.begin);
-    t.vector_end[v] = std::max(t.vector_end[v], keys.end);
-    t.any_begin = std::min(t.any_begin, keys.begin), t.any_end = std::max(t.any_end, keys.end);
   }
+  find_bounds(t);
   t.any_begin = std::min(t.any_begin, t.any_end);
   const std::int64_t into = (t.any_begin + p.first_key) % kKeyTile;
   t.any_begin = std::max<std::int64_t>(0, t.any_begin - into);

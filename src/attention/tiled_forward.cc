@@ -298,35 +298,43 @@ class Forward {
     }
   }
 
-  // Sinks, the division, and the results of the tile's rows.
-  void finish(const QueryTile& tile, const Sums& total, Scratch& scratch) const {
-    const int width = tile.kernels->width;
-    float factor[kMaxWidth] = {}, lse[kMaxWidth];
-    for (int r = 0; r < width; ++r) {
-      const float m = total.m[r], l = total.l[r];
-      lse[r] = kMinusInfinity;
-      if (m == kMinusInfinity && l == 0) {  // nothing to read
-        for (std::int64_t c = 0; c < d_v_padded_; ++c) total.ot[c * width + r] = 0;
-        continue;
-      }
-      double top = m, sum = l, scale = 1;
-      const double unit = plan_.unit;
-      if (!p_.sinks.empty()) {
-        const double sink = p_.sinks[static_cast<std::size_t>(tile.head(std::min(r, tile.rows - 1)))] * kLog2E / unit;
-        top = std::fmax(top, sink);
-        scale = std::exp2((m - top) * unit);
-        sum = l * scale + std::exp2((sink - top) * unit);
-      }
+  // What each row's sums are multiplied by, and its lse, where a sink takes its share.
+  void divide_with_sinks(const QueryTile& tile, const Sums& total, float* factor, float* lse) const noexcept {
+    const double unit = plan_.unit;
+    for (int r = 0; r < tile.kernels->width; ++r) {
+      const double m = total.m[r];
+      const double sink = p_.sinks[static_cast<std::size_t>(tile.head(std::min(r, tile.rows - 1)))] * kLog2E / unit;
+      const double top = std::fmax(m, sink), scale = std::exp2((m - top) * unit);
+      const double sum = total.l[r] * scale + std::exp2((sink - top) * unit);
       factor[r] = static_cast<float>(scale / sum);
       lse[r] = static_cast<float>((top * unit + std::log2(sum)) * kLn2);
+    }
+  }
+
+  // The division, and the results of the tile's rows.
+  void finish(const QueryTile& tile, const Sums& total, Scratch& scratch) const {
+    const int width = tile.kernels->width;
+    float factor[kMaxWidth], lse[kMaxWidth];
+    if (p_.sinks.empty()) {
+      for (int r = 0; r < width; ++r) factor[r] = 1.0f / total.l[r];
+      for (int r = 0; r < width && results_.lse; ++r)
+        lse[r] = static_cast<float>((double{total.m[r]} * double{plan_.unit} + double{std::log2(total.l[r])}) * kLn2);
+    } else {
+      divide_with_sinks(tile, total, factor, lse);
+    }
+    for (int r = 0; r < width; ++r) {
+      if (total.m[r] != kMinusInfinity || total.l[r] != 0) continue;
+      factor[r] = 0, lse[r] = kMinusInfinity;  // nothing to read
+      for (std::int64_t c = 0; c < d_v_padded_; ++c) total.ot[c * width + r] = 0;
     }
     float out_factor[kMaxWidth];
     for (int r = 0; r < width; ++r) out_factor[r] = factor[r] * static_cast<float>(p_.dropout.scale);
     if (results_.out) store_rows_transposed(total.ot, tile, p_.d_v, out_factor, results_.out, scratch);
     if (results_.lse) {
       const Dims& s = results_.lse.strides;
-      for (int r = 0; r < tile.rows; ++r)
-        narrow_elements(results_.lse.dtype, results_.lse.data, row_offset(s, tile, r), 1, 1, lse + r);
+      const int queries = static_cast<int>(tile.queries);
+      for (int r = 0; r < tile.rows; r += queries)
+        narrow_elements(results_.lse.dtype, results_.lse.data, row_offset(s, tile, r), s[2], queries, lse + r);
     }
     if (results_.probs) write_probs(tile, total.m, factor, scratch);
   }

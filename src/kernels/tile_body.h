@@ -92,11 +92,22 @@ QKV_INLINE void scores_block(const E* k, int64_t ldk, const E* qt, int64_t d, fl
   }
 }
 
+// Brings rows near that will be read next; they may lie past the end.
+template <class E>
+QKV_INLINE void ask_for_rows(const E* x, int64_t ldx, int rows, int64_t d) {
+  for (int r = 0; r < rows; ++r)
+    for (int64_t byte = 0; byte < d * int64_t{sizeof(E)}; byte += 64)
+      __builtin_prefetch(reinterpret_cast<const char*>(x + r * ldx) + byte);
+}
+
 template <class P, int W, int A, int B, class E = typename P::Element>
 void scores_range(const E* k, int64_t ldk, const E* qt, int64_t d, int n, float* s, float* tile_max) {
   constexpr int R = P::V::keys_at_once;
   int j = 0;
-  for (; j + R <= n; j += R) scores_block<P, W, A, B, R>(k + j * ldk, ldk, qt, d, s + j * W, tile_max);
+  for (; j + R <= n; j += R) {
+    ask_for_rows(k + (j + R) * ldk, ldk, R, d * P::step);
+    scores_block<P, W, A, B, R>(k + j * ldk, ldk, qt, d, s + j * W, tile_max);
+  }
   for (; j < n; ++j) scores_block<P, W, A, B, 1>(k + j * ldk, ldk, qt, d, s + j * W, tile_max);
 }
 
@@ -114,6 +125,7 @@ QKV_INLINE void accumulate_block(const E* p, const E* v, int64_t ldv, int n, boo
     for (int x = 0; x < B - A; ++x) acc[r][x] = fresh ? V::zero() : V::load(ot + r * W + (A + x) * L);
   for (int j = 0; j < n; ++j) {
     typename P::Wide weight[B - A];
+    __builtin_prefetch(v + (j + 4) * ldv * P::step);
 #pragma GCC unroll 3
     for (int x = 0; x < B - A; ++x) weight[x] = P::load(p + (j * W + (A + x) * L) * P::step);
 #pragma GCC unroll 8
