@@ -3,10 +3,13 @@
 // depend on which thread runs it or on what runs beside it, so results never depend on the number of threads.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <mutex>
 
+#include "core/team.h"
 #include "qkv/threads.h"
 
 namespace qkv {
@@ -22,16 +25,74 @@ void parallel_for(std::int64_t count, const Task& task) {
   }
   std::exception_ptr failure;
   std::mutex mutex;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-  for (std::int64_t i = 0; i < count; ++i) {
+  const auto guarded = [&](std::int64_t i) noexcept {
     try {
       task(i);
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (!failure) failure = std::current_exception();
     }
+  };
+  if (Team* team = Team::current()) {
+    team->work(
+        count, [](const void* f, std::int64_t i) noexcept { (*static_cast<decltype(guarded)*>(f))(i); }, &guarded);
+  } else {
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (std::int64_t i = 0; i < count; ++i) guarded(i);
   }
   if (failure) std::rethrow_exception(failure);
+}
+
+// Tasks 0 ... count - 1 for as many threads as there are: thread t begins at span_begin(count, threads, t) and goes on
+// from there, one task after the other, and one that has finished takes from the end of what another has left.
+inline std::int64_t span_begin(std::int64_t count, std::int64_t threads, std::int64_t t) {
+  return count / threads * t + std::min(t, count % threads);
+}
+
+// What is left of a thread's tasks: the first in the lower half, one past the last in the upper half.
+struct alignas(64) TaskSpan {
+  std::atomic<std::uint64_t> left{0};
+  void set(std::int64_t begin, std::int64_t end) noexcept {
+    left = static_cast<std::uint64_t>(end) << 32 | static_cast<std::uint64_t>(begin);
+  }
+  static std::int64_t size(std::uint64_t left) noexcept {
+    return static_cast<std::int64_t>(left >> 32) - static_cast<std::int64_t>(left & 0xffffffffu);
+  }
+  // The first or the last task left, which is then the caller's; -1: none.
+  std::int64_t take(bool first) noexcept {
+    std::uint64_t now = left.load(std::memory_order_relaxed);
+    while (size(now) > 0) {
+      const std::uint64_t then = first ? now + 1 : now - (std::uint64_t{1} << 32);
+      if (!left.compare_exchange_weak(now, then, std::memory_order_relaxed)) continue;
+      return static_cast<std::int64_t>(first ? now & 0xffffffffu : (now >> 32) - 1);
+    }
+    return -1;
+  }
+};
+
+// Runs task(i) for i = 0 ... count - 1, fewer than 2^32, in spans: for tasks that read memory in order.
+template <class Task>
+void parallel_spans(std::int64_t count, const Task& task) {
+  const std::int64_t threads = std::min<std::int64_t>({num_threads(), Team::kMost, count});
+  if (threads <= 1) {
+    for (std::int64_t i = 0; i < count; ++i) task(i);
+    return;
+  }
+  TaskSpan spans[Team::kMost];
+  for (std::int64_t t = 0; t < threads; ++t)
+    spans[t].set(span_begin(count, threads, t), span_begin(count, threads, t + 1));
+  parallel_for(threads, [&](std::int64_t t) {
+    for (std::int64_t i = spans[t].take(true); i >= 0; i = spans[t].take(true)) task(i);
+    for (;;) {
+      std::int64_t most = 0, from = 0;
+      for (std::int64_t other = 0; other < threads; ++other) {
+        const std::int64_t left = TaskSpan::size(spans[other].left.load(std::memory_order_relaxed));
+        if (left > most) most = left, from = other;
+      }
+      if (most == 0) return;
+      if (const std::int64_t i = spans[from].take(false); i >= 0) task(i);
+    }
+  });
 }
 
 // Splits [0, count) into ranges of at most `grain` elements and runs task(begin, end) for each.

@@ -21,10 +21,7 @@ inline void bf16_rows(int64_t k, int64_t chunk, const uint16_t* w, const uint16_
       const uint16_t* row = w + p * 16 * V;
       __m512bh columns[V];
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) {
-        columns[v] = (__m512bh)_mm512_loadu_si512(row + 32 * v);
-        ask_for(row + 32 * v);
-      }
+      for (int v = 0; v < V; ++v) columns[v] = (__m512bh)_mm512_loadu_si512(row + 32 * v);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         int32_t pair;
@@ -105,22 +102,17 @@ inline void block_rows(int64_t blocks, const std::byte* panel, const RowBlock* x
     };
     if constexpr (kType == PanelType::q8_0) {
 #pragma GCC unroll 8
-      for (int g = 0; g < 8; ++g) {
-        ask_for(panel + kHeads + 64 * g);
-        add(_mm512_loadu_si512(panel + kHeads + 64 * g), 4 * g);
-      }
+      for (int g = 0; g < 8; ++g) add(_mm512_loadu_si512(panel + kHeads + 64 * g), 4 * g);
     } else {
       const __m512i mask = _mm512_set1_epi8(15);
 #pragma GCC unroll 4
       for (int g = 0; g < 4; ++g) {
-        ask_for(panel + kHeads + 64 * g);
         const __m512i both = _mm512_loadu_si512(panel + kHeads + 64 * g);
         add(_mm512_and_si512(both, mask), 4 * g);
         add(_mm512_and_si512(_mm512_srli_epi16(both, 4), mask), 16 + 4 * g);
       }
     }
     const __m512 d = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(panel)));
-    if constexpr (kType != PanelType::q8_0) ask_for(panel);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const RowBlock& block = x[r * blocks + b];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decode kernels of sets with AVX-512.
+// Decode kernels of sets with AVX-512. None asks memory for what comes next: a panel is read front to back and its
+// neighbour follows it, which the processor sees by itself; prefetching 1 to 16 KB ahead cost a third of the rate.
 #pragma once
 
 #include <immintrin.h>
@@ -7,13 +8,6 @@
 #include "kernels/decode_body.h"
 
 namespace {
-
-// Bytes ahead of what is at work: a panel is read once, front to back, and its neighbour follows it in memory.
-constexpr int64_t kAhead = 4096;
-
-inline __attribute__((always_inline)) void ask_for(const void* at) noexcept {
-  _mm_prefetch(static_cast<const char*>(at) + kAhead, _MM_HINT_T0);
-}
 
 template <int V, int R>
 inline void f32_rows(int64_t k, int64_t chunk, const float* w, const float* x, int64_t ldx, float* y,
@@ -30,10 +24,7 @@ inline void f32_rows(int64_t k, int64_t chunk, const float* w, const float* x, i
       const float* row = w + p * 16 * V;
       __m512 columns[V];
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) {
-        columns[v] = _mm512_loadu_ps(row + 16 * v);
-        ask_for(row + 16 * v);
-      }
+      for (int v = 0; v < V; ++v) columns[v] = _mm512_loadu_ps(row + 16 * v);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         const __m512 one = _mm512_set1_ps(x[r * ldx + p]);

@@ -32,6 +32,10 @@ class BlockMatrix {
   std::int64_t columns() const noexcept { return n_; }
   std::int64_t panels() const noexcept { return (n_ + kBlockColumns - 1) / kBlockColumns; }
   std::size_t bytes() const noexcept { return bytes_; }
+  const std::byte* panel(std::int64_t i) const noexcept {
+    return static_cast<const std::byte*>(elements_.get()) + i * panel_bytes();
+  }
+  std::int64_t panel_bytes() const noexcept { return k_ / kRowBlock * panel_block_bytes(panel_type_); }
   // Panels begin ... end - 1, on the calling thread: x [rows, k / 32] -> y [rows, n], rows ldy apart.
   void product(std::int64_t begin, std::int64_t end, std::int64_t rows, const RowBlock* x, float* y,
                std::int64_t ldy) const noexcept;

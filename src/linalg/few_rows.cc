@@ -81,31 +81,41 @@ void PackedMatrix::few_rows_product(std::int64_t chunk, std::int64_t rows, const
                                     DType y_dtype, void* y) const {
   const DecodeKernels& kernel = decode_kernels();
   const std::int64_t columns = 16 * vectors_, panels = (n_ + columns - 1) / columns;
-  const std::int64_t tasks = std::int64_t{2} * num_threads();
-  parallel_ranges(panels, (panels + tasks - 1) / tasks, [&](std::int64_t begin, std::int64_t end) {
+  parallel_spans(panels, [&](std::int64_t panel) {
     alignas(64) float sums[kRowsAtOnce * kColumns];  // [kRowsAtOnce, columns]
-    for (std::int64_t panel = begin; panel < end; ++panel)
-      for (std::int64_t r = 0; r < rows; r += kRowsAtOnce) {
-        const std::int64_t count = std::min(kRowsAtOnce, rows - r), first = panel * columns;
-        if (operand_ == DType::bf16)
-          kernel.bf16_panel(vectors_, count, k_, chunk,
-                            static_cast<const std::uint16_t*>(elements_.get()) + panel * panel_size_,
-                            static_cast<const std::uint16_t*>(x) + r * k_, k_, sums, kColumns);
+    for (std::int64_t r = 0; r < rows; r += kRowsAtOnce) {
+      const std::int64_t count = std::min(kRowsAtOnce, rows - r), first = panel * columns;
+      if (operand_ == DType::bf16)
+        kernel.bf16_panel(vectors_, count, k_, chunk,
+                          static_cast<const std::uint16_t*>(elements_.get()) + panel * panel_size_,
+                          static_cast<const std::uint16_t*>(x) + r * k_, k_, sums, kColumns);
+      else
+        kernel.f32_panel(vectors_, count, k_, chunk, static_cast<const float*>(elements_.get()) + panel * panel_size_,
+                         static_cast<const float*>(x) + r * k_, k_, sums, kColumns);
+      const std::int64_t width = std::min(columns, n_ - first);
+      for (std::int64_t i = 0; i < count; ++i) {
+        float* sum = sums + i * kColumns;  // [width]
+        for (std::int64_t j = 0; j < width && bias; ++j) sum[j] += bias[first + j];
+        const std::int64_t at = (r + i) * n_ + first;
+        if (y_dtype == DType::bf16)
+          kernel.round_bf16(width, sum, static_cast<std::uint16_t*>(y) + at);
         else
-          kernel.f32_panel(vectors_, count, k_, chunk, static_cast<const float*>(elements_.get()) + panel * panel_size_,
-                           static_cast<const float*>(x) + r * k_, k_, sums, kColumns);
-        const std::int64_t width = std::min(columns, n_ - first);
-        for (std::int64_t i = 0; i < count; ++i) {
-          float* sum = sums + i * kColumns;  // [width]
-          for (std::int64_t j = 0; j < width && bias; ++j) sum[j] += bias[first + j];
-          const std::int64_t at = (r + i) * n_ + first;
-          if (y_dtype == DType::bf16)
-            kernel.round_bf16(width, sum, static_cast<std::uint16_t*>(y) + at);
-          else
-            std::copy_n(sum, width, static_cast<float*>(y) + at);
-        }
+          std::copy_n(sum, width, static_cast<float*>(y) + at);
       }
+    }
   });
+}
+
+void PackedMatrix::will_be_read(Team& team) const noexcept {
+  if (vectors_ == 0) return;
+  const std::int64_t columns = 16 * vectors_, panels = (n_ + columns - 1) / columns;
+  const std::int64_t threads = std::min<std::int64_t>(team.size(), panels);
+  const auto panel_bytes = panel_size_ * static_cast<std::int64_t>(dtype_size(operand_));
+  for (std::int64_t t = 0; t < threads; ++t) {
+    const std::int64_t begin = span_begin(panels, threads, t), end = span_begin(panels, threads, t + 1);
+    team.expect(static_cast<int>(t), static_cast<const char*>(elements_.get()) + begin * panel_bytes,
+                std::min((end - begin) * panel_bytes, Team::kMostExpected));
+  }
 }
 
 }  // namespace qkv

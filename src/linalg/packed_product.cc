@@ -22,6 +22,7 @@ void PackedMatrix::pack(DType, std::int64_t, std::int64_t, const float*, bool) {
   throw std::logic_error("[packed_product] not in this build");
 }
 bool PackedMatrix::has_few_rows() const { return false; }
+void PackedMatrix::will_be_read(Team&) const noexcept {}
 void PackedMatrix::product(std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const {
   product(Way::automatic, rows, x, bias, y_dtype, y);
 }
@@ -34,8 +35,7 @@ void PackedMatrix::product(Way, std::int64_t, const void*, const float*, DType, 
 
 namespace {
 
-constexpr std::int64_t kPanel = 64;        // columns
-constexpr std::int64_t kMostFewRows = 16;  // from here on the library is as fast
+constexpr std::int64_t kPanel = 64;  // columns
 
 using Type = dnnl::memory::data_type;
 using Dimensions = dnnl::memory::dims;

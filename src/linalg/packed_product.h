@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "core/team.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
@@ -24,11 +25,17 @@ class PackedMatrix {
   void product(std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const;
   // Whether a few rows do so here: the layout and the order of sums are known. `automatic` is how it usually goes.
   bool has_few_rows() const;
+  // Whether so many rows do so.
+  bool has_few_rows(std::int64_t rows) const { return rows <= kMostFewRows && has_few_rows(); }
+  // Threads of the team that wait ask memory for what they will read of the next product of a few rows.
+  void will_be_read(Team& team) const noexcept;
   std::size_t bytes() const noexcept { return bytes_; }
   enum class Way : std::uint8_t { automatic, library, few_rows };
   void product(Way way, std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const;
 
  private:
+  static constexpr std::int64_t kMostFewRows = 16;  // from here on the library is as fast
+
   void library_product(std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const;
   void few_rows_product(std::int64_t chunk, std::int64_t rows, const void* x, const float* bias, DType y_dtype,
                         void* y) const;

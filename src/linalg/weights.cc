@@ -157,6 +157,10 @@ void dense_product(bool transposed, std::int64_t rows, std::int64_t n, std::int6
 bool Weights::holds_blocks(BlockType type) noexcept { return BlockMatrix::holds(type); }
 bool Weights::has_blocks() const noexcept { return impl_ && !impl_->blocks.empty(); }
 
+bool Weights::has_few_rows(std::int64_t rows) const {
+  return has_blocks() || (impl_ && impl_->is_packed() && impl_->packed.has_few_rows(rows));
+}
+
 std::size_t Weights::bytes() const noexcept {
   if (!impl_) return 0;
   std::size_t bytes = impl_->dense.bytes() + impl_->packed.bytes();
@@ -209,26 +213,43 @@ void block_product(std::span<const BlockMatrix> parts, std::int64_t rows, std::i
     panels += part.panels();
     columns += part.columns();
   }
-  const std::int64_t tasks = std::int64_t{num_threads()} * (rows < 16 ? 2 : 8);
-  parallel_ranges(panels, (panels + tasks - 1) / tasks, [=](std::int64_t begin, std::int64_t end) {
-    std::int64_t first = 0;
-    for (const BlockMatrix& part : parts) {
-      const std::int64_t from = std::max<std::int64_t>(begin, 0), to = std::min(end, part.panels());
-      if (from < to) {
-        part.product(from, to, rows, whole, y + first, out);
-        const std::int64_t last = std::min(part.columns(), to * kBlockColumns);
-        for (std::int64_t r = 0; bias && r < rows; ++r)
-          for (std::int64_t j = first + from * kBlockColumns; j < first + last; ++j) y[r * out + j] += bias[j];
-      }
-      begin -= part.panels();
-      end -= part.panels();
-      first += part.columns();
+  parallel_spans(panels, [=](std::int64_t panel) {
+    const BlockMatrix* part = parts.data();
+    std::int64_t first = 0;  // column of the part
+    for (; panel >= part->panels(); ++part) {
+      panel -= part->panels();
+      first += part->columns();
     }
+    part->product(panel, panel + 1, rows, whole, y + first, out);
+    const std::int64_t begin = panel * kBlockColumns, end = std::min(part->columns(), begin + kBlockColumns);
+    for (std::int64_t r = 0; bias && r < rows; ++r)
+      for (std::int64_t j = first + begin; j < first + end; ++j) y[r * out + j] += bias[j];
   });
   for (std::int64_t r = 0; columns < out && r < rows; ++r) std::fill(y + r * out + columns, y + (r + 1) * out, 0.0f);
 }
 
 }  // namespace
+
+// Threads that wait ask for what parallel_spans over the panels will give them.
+void Weights::will_be_read() const noexcept {
+  Team* team = Team::current();
+  if (!team || !impl_) return;
+  if (impl_->blocks.empty()) return impl_->packed.will_be_read(*team);
+  std::int64_t panels = 0;
+  for (const BlockMatrix& part : impl_->blocks) panels += part.panels();
+  const std::int64_t threads = std::min<std::int64_t>(team->size(), panels);
+  for (std::int64_t t = 0; t < threads; ++t) {
+    std::int64_t begin = span_begin(panels, threads, t), count = span_begin(panels, threads, t + 1) - begin;
+    for (const BlockMatrix& part : impl_->blocks) {
+      if (begin < part.panels()) {
+        const std::int64_t bytes = std::min(count, part.panels() - begin) * part.panel_bytes();
+        team->expect(static_cast<int>(t), part.panel(begin), std::min(bytes, Team::kMostExpected));
+        break;
+      }
+      begin -= part.panels();
+    }
+  }
+}
 
 template <class S, class T, class D>
 void Weights::forward(std::int64_t rows, const S* x, const T* bias, D* y) const {

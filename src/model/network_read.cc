@@ -3,6 +3,7 @@
 // of network.cc, which is made of the same functions.
 #include <algorithm>
 
+#include "core/team.h"
 #include "model/attention_block.h"
 #include "model/mlp.h"
 #include "model/network.h"
@@ -62,7 +63,10 @@ void Network<T, S>::read(const ModelParameters<const T*>& p, std::span<const Rea
       read_rows(p, {&piece, 1});
       part.tokens = part.tokens.subspan(kTokensAtOnce);
     }
-  read_rows(p, rest);
+  std::int64_t rows = 0;
+  for (const ReadPart& part : rest) rows += static_cast<std::int64_t>(part.tokens.size());
+  if (!prepared_.has_few_rows(rows)) return read_rows(p, rest);
+  Team::lead([&] { read_rows(p, rest); });
 }
 
 template <class T, class S>
@@ -87,11 +91,16 @@ void Network<T, S>::read_rows(const ModelParameters<const T*>& p, std::span<cons
   };
   norm_forward(c_.norm, c_.norm_eps, rows, d, static_cast<const T*>(x), norm_of(0).gain, norm_of(0).bias, y, stats);
   T* delta = w_.delta.take(size);  // [rows, d_model]
+  prepared_.layers[0].qkv.will_be_read();
   for (std::size_t i = 0; i < p.layers.size(); ++i) {
     read_attention(p, i, parts, y, delta);
     add_norm_forward(c_.norm, c_.norm_eps, rows, d, static_cast<const T*>(x), static_cast<const T*>(delta),
                      p.layers[i].mlp_norm.gain, p.layers[i].mlp_norm.bias, middle, y, stats);
-    mlp_forward(c_, rows, prepared_.layers[i], p.layers[i].b_down, static_cast<const S*>(y), w_.remade, delta);
+    const PreparedLayer<T>& w = prepared_.layers[i];
+    w.down.will_be_read();
+    const S* activation = mlp_activation(c_, rows, w, static_cast<const S*>(y), w_.remade);  // [rows, d_ff]
+    (i + 1 < p.layers.size() ? prepared_.layers[i + 1].qkv : prepared_.head).will_be_read();
+    w.down.forward(rows, activation, p.layers[i].b_down, delta);
     if (i + 1 == p.layers.size() && !c_.final_norm)
       add(size, static_cast<const T*>(middle), static_cast<const T*>(delta), x);
     else
@@ -116,6 +125,7 @@ void Network<T, S>::read_attention(const ModelParameters<const T*>& p, std::size
   LayerActivations<T, S>& a = w_.layers[0];
   S* qkv = a.qkv.take(rows * size.all());      // [rows, q + k + v]
   S* heads = a.heads.take(rows * size.heads);  // [rows, n_head, v_head_dim]
+  w.wo.will_be_read();
   w.qkv.forward(rows, y, w.qkv_bias.empty() ? nullptr : w.qkv_bias.data(), qkv);
   const auto one = [&](std::int64_t row, const ReadPart& part) {
     KvCache& cache = part.state->layers[layer];
@@ -133,6 +143,7 @@ void Network<T, S>::read_attention(const ModelParameters<const T*>& p, std::size
       row += static_cast<std::int64_t>(part.tokens.size());
     }
   }
+  w.up.will_be_read();
   w.wo.forward(rows, static_cast<const S*>(heads), p.layers[layer].bo, delta);
 }
 
@@ -152,6 +163,7 @@ void Network<T, S>::read_logits(std::span<const ReadPart> parts, const T* x, con
     ++count;
   }
   if (count == 0) return;
+  prepared_.layers[0].qkv.will_be_read();
   T* logits = w_.read_logits.take(count * c_.vocab_size);  // [count, vocab_size]
   head_logits(count, last, logits);
   for (const ReadPart& part : parts) {

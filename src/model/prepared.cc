@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/prepared.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <stdexcept>
@@ -67,6 +68,14 @@ void PreparedModel<T, S>::prepare(const ModelConfig& c, const ModelParameters<co
   }
   ready = true;
   backward = with_backward;
+}
+
+template <class T, class S>
+bool PreparedModel<T, S>::has_few_rows(std::int64_t rows) const {
+  return head.has_few_rows(rows) && std::all_of(layers.begin(), layers.end(), [=](const PreparedLayer<T>& layer) {
+           return layer.qkv.has_few_rows(rows) && layer.wo.has_few_rows(rows) && layer.up.has_few_rows(rows) &&
+                  layer.down.has_few_rows(rows);
+         });
 }
 
 template struct PreparedModel<float, float>;

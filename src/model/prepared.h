@@ -37,6 +37,8 @@ struct PreparedModel {
   bool ready = false, backward = false;
   bool stored = false;  // made by prepare_stored: stays as it is
 
+  // Whether products of so many rows run on kernels of our own, all of them.
+  bool has_few_rows(std::int64_t rows) const;
   // Does nothing if ready for what is asked.
   void prepare(const ModelConfig& c, const ModelParameters<const T*>& p, bool with_backward);
   // From a file's parameters, for forward passes alone: matrices stored in blocks stay so if `keep_blocks`, and all

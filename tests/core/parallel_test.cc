@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 namespace qkv {
@@ -32,6 +34,67 @@ TEST(Parallel, PassesAnExceptionOn) {
                             }),
                std::runtime_error);
   EXPECT_THROW(set_num_threads(-1), std::invalid_argument);
+  set_num_threads(0);
+}
+
+TEST(Parallel, SpansRunEachTaskOnceAtAnyThreadCount) {
+  for (int threads : {1, 2, 3, 8}) {
+    set_num_threads(threads);
+    for (std::int64_t count : {0, 1, 2, 7, 1000}) {
+      std::vector<int> hits(static_cast<std::size_t>(count));
+      parallel_spans(count, [&](std::int64_t i) { ++hits[static_cast<std::size_t>(i)]; });
+      for (int h : hits) ASSERT_EQ(h, 1);
+      std::int64_t end = 0;
+      for (std::int64_t t = 0; t < threads; ++t) {
+        EXPECT_EQ(span_begin(count, threads, t), end);
+        end = span_begin(count, threads, t + 1);
+      }
+      EXPECT_EQ(end, count);
+    }
+  }
+  set_num_threads(0);
+}
+
+TEST(Parallel, ATeamRunsEachTaskOnceWhetherItsThreadsSleepOrNot) {
+  for (int threads : {1, 2, 3, 8}) {
+    set_num_threads(threads);
+    std::vector<std::int64_t> hits(20);
+    const std::vector<char> memory(100000);
+    Team::lead([&] {
+      EXPECT_EQ(Team::current() != nullptr, threads > 1);
+      for (int round = 0; round < 200; ++round) {
+        if (Team* team = Team::current())
+          for (int t = 0; t < team->size(); ++t) team->expect(t, memory.data() + 100 * t, 50000);
+        if (round % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        parallel_for(20, [&](std::int64_t i) {
+          EXPECT_EQ(Team::current(), nullptr);
+          parallel_for(2, [&](std::int64_t) { ++hits[static_cast<std::size_t>(i)]; });
+        });
+        parallel_for(2, [&](std::int64_t i) { ++hits[static_cast<std::size_t>(i)]; });
+        parallel_spans(20, [&](std::int64_t i) { ++hits[static_cast<std::size_t>(i)]; });
+      }
+      Team::lead([&] { ++hits[19]; });
+    });
+    EXPECT_EQ(Team::current(), nullptr);
+    for (std::size_t i = 0; i < hits.size(); ++i) EXPECT_EQ(hits[i], i < 2 ? 800 : i == 19 ? 601 : 600) << i;
+  }
+  set_num_threads(0);
+}
+
+TEST(Parallel, ATeamPassesExceptionsOn) {
+  set_num_threads(2);
+  const auto fail = [](std::int64_t i) {
+    if (i == 3) throw std::runtime_error("three");
+  };
+  int after = 0;
+  Team::lead([&] {
+    EXPECT_THROW(parallel_for(10, fail), std::runtime_error);
+    EXPECT_THROW(parallel_spans(10, fail), std::runtime_error);
+    parallel_for(1, [&](std::int64_t) { ++after; });
+  });
+  EXPECT_EQ(after, 1);
+  EXPECT_THROW(Team::lead([&] { parallel_for(10, fail); }), std::runtime_error);
+  EXPECT_EQ(Team::current(), nullptr);
   set_num_threads(0);
 }
 
