@@ -82,6 +82,13 @@ inline __attribute__((always_inline)) __m512i four(const int8_t* at) noexcept {
   return _mm512_set1_epi32(bytes);
 }
 
+// Several rows compute for so long that the processor does not keep reading by itself: the bytes that come next.
+template <int R>
+inline __attribute__((always_inline)) void ask_ahead(const std::byte* at) noexcept {
+  constexpr int64_t kAhead = 4096;
+  if constexpr (R > 1) _mm_prefetch(reinterpret_cast<const char*>(at + kAhead), _MM_HINT_T0);
+}
+
 template <PanelType kType, int R>
 inline void block_rows(int64_t blocks, const std::byte* panel, const RowBlock* x, float* y, int64_t ldy) noexcept {
   constexpr int64_t kBytes = qkv::panel_block_bytes(kType), kHeads = kType == PanelType::q4_1 ? 64 : 32;
@@ -102,11 +109,15 @@ inline void block_rows(int64_t blocks, const std::byte* panel, const RowBlock* x
     };
     if constexpr (kType == PanelType::q8_0) {
 #pragma GCC unroll 8
-      for (int g = 0; g < 8; ++g) add(_mm512_loadu_si512(panel + kHeads + 64 * g), 4 * g);
+      for (int g = 0; g < 8; ++g) {
+        ask_ahead<R>(panel + kHeads + 64 * g);
+        add(_mm512_loadu_si512(panel + kHeads + 64 * g), 4 * g);
+      }
     } else {
       const __m512i mask = _mm512_set1_epi8(15);
 #pragma GCC unroll 4
       for (int g = 0; g < 4; ++g) {
+        ask_ahead<R>(panel + kHeads + 64 * g);
         const __m512i both = _mm512_loadu_si512(panel + kHeads + 64 * g);
         add(_mm512_and_si512(both, mask), 4 * g);
         add(_mm512_and_si512(_mm512_srli_epi16(both, 4), mask), 16 + 4 * g);
@@ -134,8 +145,11 @@ inline void block_rows(int64_t blocks, const std::byte* panel, const RowBlock* x
 template <PanelType kType>
 void panel_of(int64_t rows, int64_t blocks, const std::byte* panel, const RowBlock* x, float* y, int64_t ldy) noexcept {
   int64_t r = 0;
+  for (; r + 8 <= rows; r += 8) block_rows<kType, 8>(blocks, panel, x + r * blocks, y + r * ldy, ldy);
   for (; r + 6 <= rows; r += 6) block_rows<kType, 6>(blocks, panel, x + r * blocks, y + r * ldy, ldy);
+  for (; r + 4 <= rows; r += 4) block_rows<kType, 4>(blocks, panel, x + r * blocks, y + r * ldy, ldy);
   for (; r + 3 <= rows; r += 3) block_rows<kType, 3>(blocks, panel, x + r * blocks, y + r * ldy, ldy);
+  for (; r + 2 <= rows; r += 2) block_rows<kType, 2>(blocks, panel, x + r * blocks, y + r * ldy, ldy);
   for (; r < rows; ++r) block_rows<kType, 1>(blocks, panel, x + r * blocks, y + r * ldy, ldy);
 }
 
@@ -154,6 +168,6 @@ void byte_panel(PanelType type, int64_t rows, int64_t blocks, const std::byte* p
 }  // namespace
 
 namespace qkv {
-const DecodeKernels kAvx512Bf16DecodeKernels = {"avx512_bf16", round_row,  byte_panel,
-                                                f32_panel,     bf16_panel, round_bf16};
+const DecodeKernels kAvx512Bf16DecodeKernels = {"avx512_bf16", wide_round_row, byte_panel,
+                                                f32_panel,     bf16_panel,     round_bf16};
 }  // namespace qkv

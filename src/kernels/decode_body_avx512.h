@@ -66,4 +66,37 @@ void f32_panel(int vectors, int64_t rows, int64_t k, int64_t chunk, const float*
   }
 }
 
+// As round_row, 32 numbers at a time.
+void wide_round_row(int64_t size, const float* x, RowBlock* blocks) noexcept {
+  const __m512 magic = _mm512_set1_ps(12582912.0f), infinity = _mm512_set1_ps(__builtin_inff());
+  for (int64_t at = 0; at < size; at += 32, ++blocks) {
+    const __m512 a = _mm512_loadu_ps(x + at), b = _mm512_loadu_ps(x + at + 16);
+    const __m512 size_a = _mm512_abs_ps(a), size_b = _mm512_abs_ps(b);
+    const unsigned below = _mm512_cmp_ps_mask(size_a, infinity, _CMP_LT_OQ) &
+                           static_cast<unsigned>(_mm512_cmp_ps_mask(size_b, infinity, _CMP_LT_OQ));
+    if (below != 0xffffu) {
+      round_row(32, x + at, blocks);
+      continue;
+    }
+    const float most = _mm512_reduce_max_ps(_mm512_max_ps(size_a, size_b));
+    const bool tiny = most < 1e-30f;
+    const __m512 inverse = _mm512_set1_ps(tiny ? 0.0f : kLargestWhole / most);
+    blocks->scale = tiny ? 0.0f : most / kLargestWhole;
+    __m512i sum = _mm512_setzero_si512();
+    const __m512 halves[2] = {a, b};
+    for (int h = 0; h < 2; ++h) {
+      const __m512i whole =
+          _mm512_cvttps_epi32(_mm512_sub_ps(_mm512_add_ps(_mm512_mul_ps(halves[h], inverse), magic), magic));
+      sum = _mm512_add_epi32(sum, whole);
+      const __m512i half = _mm512_set1_epi32(128);
+      const __m512i low =
+          _mm512_sub_epi32(_mm512_and_si512(_mm512_add_epi32(whole, half), _mm512_set1_epi32(255)), half);
+      const __m512i high = _mm512_srai_epi32(_mm512_sub_epi32(whole, low), 8);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(blocks->low + 16 * h), _mm512_cvtepi32_epi8(low));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(blocks->high + 16 * h), _mm512_cvtepi32_epi8(high));
+    }
+    blocks->sum = _mm512_reduce_add_epi32(sum);
+  }
+}
+
 }  // namespace

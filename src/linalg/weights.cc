@@ -204,7 +204,7 @@ void block_product(std::span<const BlockMatrix> parts, std::int64_t rows, std::i
   const std::int64_t blocks = in / kRowBlock;
   room.resize(std::max(room.size(), static_cast<std::size_t>(rows * blocks)));
   RowBlock* whole = room.data();
-  parallel_ranges(rows, std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, in)),
+  parallel_ranges(rows, std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(1, in)),
                   [=](std::int64_t begin, std::int64_t end) {
                     decode_kernels().round_row((end - begin) * in, x + begin * in, whole + begin * blocks);
                   });

@@ -164,13 +164,19 @@ void Network<T, S>::read_logits(std::span<const ReadPart> parts, const T* x, con
   }
   if (count == 0) return;
   prepared_.layers[0].qkv.will_be_read();
+  if (count == 1) {  // straight to where they are wanted
+    for (const ReadPart& part : parts)
+      if (!part.logits.empty()) head_logits(1, last, part.logits.data());
+    return;
+  }
   T* logits = w_.read_logits.take(count * c_.vocab_size);  // [count, vocab_size]
   head_logits(count, last, logits);
-  for (const ReadPart& part : parts) {
-    if (part.logits.empty()) continue;
-    std::copy_n(logits, c_.vocab_size, part.logits.begin());
-    logits += c_.vocab_size;
-  }
+  std::vector<float*> to;
+  for (const ReadPart& part : parts)
+    if (!part.logits.empty()) to.push_back(part.logits.data());
+  parallel_for(count, [&](std::int64_t i) {
+    std::copy_n(logits + i * c_.vocab_size, c_.vocab_size, to[static_cast<std::size_t>(i)]);
+  });
 }
 
 template void Network<float, float>::read_attention(const ModelParameters<const float*>&, std::size_t,

@@ -127,7 +127,7 @@ double exact(PanelType type, std::int64_t blocks, const std::vector<std::byte>& 
 TEST(BlockPanel, EverySetGivesTheSameBitsAndTheRightSums) {
   for (const PanelType type : {PanelType::q8_0, PanelType::q4_0, PanelType::q4_1})
     for (const std::int64_t blocks : {1, 2, 18})
-      for (const std::int64_t rows : {1, 2, 5, 13}) {
+      for (const std::int64_t rows : {1, 2, 3, 5, 6, 13}) {
         const std::vector<std::byte> panel = drawn_panel(type, blocks, 7);
         const std::vector<float> x = drawn(rows * blocks * 32, 8);
         std::vector<RowBlock> whole(static_cast<std::size_t>(rows * blocks)), others = whole;
