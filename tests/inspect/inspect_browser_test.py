@@ -525,11 +525,12 @@ ZOOMED = """const plot = document.getElementById('matrix-plot'), box = plot.getB
 for (let i = 0; i < 4; ++i) document.getElementById('zoom-in').click();
 plot.setPointerCapture = () => {};
 requestAnimationFrame(() => plot.dispatchEvent(new PointerEvent('pointerdown', {clientX: box.left + 400, clientY: box.top + 400})));"""
+TABLE = "document.getElementById('next-details').open = true"
 MOTIONS = [  # view, what is done in each frame, and what is done before
     ("model", "hover", ""), ("model", "text", ""), ("lines", "hover", ""), ("lines", "scroll", ""), ("lines", "head", ""),
     ("lines", "hover", ALL_LINES), ("lines", "scroll", ALL_LINES), ("matrix", "hover", ""), ("matrix", "zoom", ""),
     ("matrix", "drag", ZOOMED), ("matrix", "head", ""), ("steps", "scroll", ""), ("steps", "key", ""), ("steps", "token", ""),
-    ("next", "token", "")]
+    ("next", "token", ""), ("next", "token", TABLE)]
 
 
 class FrameTimes(unittest.TestCase):
@@ -565,7 +566,7 @@ class FrameTimes(unittest.TestCase):
             browser.script(before)
             time.sleep(0.2)
             frames, work = map(np.array, browser.later(FRAMES, {"steps": "steps-rows"}.get(view, view + "-plot"), how, FRAME_COUNT).values())
-            name = f"{view} {how}" + {ALL_LINES: ", 12 heads", ZOOMED: ", zoomed"}.get(before, "")
+            name = f"{view} {how}" + {ALL_LINES: ", 12 heads", ZOOMED: ", zoomed", TABLE: ", table open"}.get(before, "")
             told[name] = {"median_ms": round(float(np.median(frames)), 1), "p95_ms": round(float(np.quantile(frames, 0.95)), 1),
                           "work_ms": round(float(np.median(work)), 1)}
             self.assertEqual(len(frames), FRAME_COUNT)

@@ -202,7 +202,7 @@
     strip.height = 1;
     const context = strip.getContext('2d');
     qkv.colours.weights.forEach((colour, i) => { context.fillStyle = qkv.css(colour); context.fillRect(i, 0, 1, 1); });
-    box.replaceChildren(...[state.log ? (most / 1e4).toPrecision(1) : '0', strip, share(most), text].map((part) => {
+    box.replaceChildren(...[state.log ? (most / 1e4).toPrecision(1) : '0', strip, most === 1 && state.ownScale && id === 'matrix-legend' ? qkv.nearlyAll : share(most), text].map((part) => {
       const item = document.createElement('span');
       item.append(part);
       return item;

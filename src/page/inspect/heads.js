@@ -93,7 +93,7 @@
   function chosen(pictureOf) {
     const [l, h] = state.over || [state.layer, state.head], at = l * H + h, key = `${at} ${state.theme} ${state.log} ${state.hideFirst} ${state.ownScale}`;
     put(find('chosen-name'), `${state.over && at !== state.layer * H + state.head ? 'Pointed at: l' : 'L'}ayer ${l} head ${h}`);
-    put(find('chosen-why'), why(at));
+    put(find('chosen-why'), why(at) + (qkv.vectorBits(l, h) ? '' : ' Its q, k, v and z found no room in this file: “step by step” says how to have them.'));
     told.forEach(({random, text}, k) => {
       if (random) put(random, share(qkv.behaviours.random[k][at], 0.001));
       put(text, share(qkv.behaviours.text[k][at], 0.001));

@@ -232,12 +232,13 @@ const qkv = globalThis.qkv = {};  // for a console as well
   qkv.percent = (value) => value === 0 || value === 1 ? 100 * value + ' %' : value < 0.0005 ? '<0.1 %' : value < 1 && value >= 0.9995 ? '>99.9 %' :
     (100 * value).toFixed(1) + ' %';
   // The weight of key j for query i, as it is written: the steps at both ends tell nothing from 0, and nothing from 1.
-  const nothing = '<' + qkv.figures((0.5 / peak) ** power), all = Math.max(2, places(0.5, mostError));
+  const nothing = '<' + qkv.figures((0.5 / peak) ** power), all = 10 ** Math.max(2, places(0.5, mostError));
+  qkv.nearlyAll = '≥' + Math.floor((1 - mostError) * all) / all;
   qkv.weight = (weights, i, j) => {
     const w = j > i ? 0 : weights[start(i) + j];
     if (j > i || i === 0) return String(w);
     if (w === 0) return nothing;
-    return w < 1 ? qkv.share(w, weightError(w)) : '≥' + Math.floor((1 - mostError) * 10 ** all) / 10 ** all;
+    return w < 1 ? qkv.share(w, weightError(w)) : qkv.nearlyAll;
   };
   // The error beside a number, with its size alone.
   qkv.plusMinus = (error) => '±' + (error >= 0.1 ? error.toFixed(1) : error.toPrecision(1).replace('e-', 'e−'));

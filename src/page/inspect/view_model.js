@@ -34,7 +34,7 @@
   function layout() {
     const room = view.clientWidth - padding - (alone.matches ? 0 : 424), below = innerHeight - 62 - above - plot.getBoundingClientRect().top - scrollY;
     gap = L > 8 || H > 16 ? 3 : 6;
-    const wide = Math.min(132, Math.floor((room - left) / H) - gap), low = Math.floor(below / L) - gap;
+    const wide = Math.min(alone.matches ? 132 : 96, Math.floor((room - left) / H) - gap), low = Math.floor(below / L) - gap;
     cell = Math.max(14, alone.matches ? wide : Math.min(wide, Math.max(low, 22)));
     view.style.setProperty('--maps', Math.min(room, Math.max(430, left + H * (cell + gap))) + padding + 'px');
     width = plot.clientWidth;
@@ -55,7 +55,8 @@
   // The best head of a kind: its name on a ground of its own; where there is no room for that, a letter.
   function badge(surface, right, top, {kind, score}) {
     const {colours} = qkv, o = {size: cell < 60 ? 9 : 10.5, weight: 700};
-    const text = cell < 44 ? kind.name[0] : cell < 96 ? kind.brief : kind.name.toLowerCase(), wide = qkv.textWidth(text, o) + 7, tall = cell < 60 ? 12 : 15;
+    const full = kind.name.toLowerCase(), text = cell < 44 ? kind.name[0] : qkv.textWidth(full, o) > 0.7 * cell ? kind.brief : full;
+    const wide = qkv.textWidth(text, o) + 7, tall = cell < 60 ? 12 : 15;
     surface.rect(right - wide, top, wide, tall, {fill: colours.accent, radius: 4});
     surface.text(right - 3.5, top + tall - (cell < 60 ? 2.5 : 3.5), text, {...o, align: 'right', fill: colours.card});
     if (cell >= 60) surface.text(right - 2, top + tall + 12, share(score, 0.001), {size: 10.5, align: 'right', fill: colours.ink});
