@@ -26,6 +26,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import page_browsers as browsers  # noqa: E402
+from page_frames import ALL_LINES, FRAMES, MOTIONS, TABLE, ZOOMED  # noqa: E402
 
 if browsers.webdriver:
     from selenium.webdriver.common.action_chains import ActionChains
@@ -487,50 +488,6 @@ class InspectPageChromium(InspectPage):
         """CIE L*, from 0 to 1: another measure than the one the scale is made by."""
         y = cls.luminance(colour)
         return 1.16 * y ** (1 / 3) - 0.16 if y > 0.008856 else 9.033 * y
-
-
-FRAMES = """
-const [id, how, total, done] = arguments, plot = document.getElementById(id), box = plot.getBoundingClientRect();
-const frames = [], work = [], tokens = document.querySelectorAll('#strip span');
-// A frame that changes nothing comes at the screen's own rate: this spot makes each one change something.
-const spot = document.getElementById('spot') || document.body.appendChild(Object.assign(document.createElement('i'), {id: 'spot'}));
-spot.style.cssText = 'position: fixed; left: 0; top: 0; width: 2px; height: 2px';
-const does = {
-  zoom: (at) => plot.dispatchEvent(new WheelEvent('wheel', {...at, ctrlKey: true, deltaY: count % 60 < 30 ? -40 : 40})),
-  scroll: (at, t) => { plot.scrollTop = 2400 * t; },
-  text: () => tokens[(count * 5) % tokens.length].dispatchEvent(new PointerEvent('pointerover', {bubbles: true})),
-  key: () => qkv.change({key: (count * 3) % qkv.n}),
-  token: () => qkv.setQuery((count * 7) % qkv.n),
-  head: () => qkv.turn('head', 1, qkv.H)(),
-  hover: (at) => plot.dispatchEvent(new PointerEvent('pointermove', at)),
-  drag: (at) => plot.dispatchEvent(new PointerEvent('pointermove', {...at, buttons: 1})),
-};
-let last = 0, count = 0;
-function step(now) {
-  if (last) frames.push(now - last);
-  last = now;
-  if (count++ === total) return done({frames, work});
-  spot.style.background = count % 2 ? '#888' : '#999';
-  const t = count / total, begun = performance.now();
-  does[how]({bubbles: true, cancelable: true, pointerId: 1,
-    clientX: box.left + 110 + (box.width - 150) * (0.5 + 0.45 * Math.sin(9 * t)),
-    clientY: box.top + 90 + Math.min(500, box.height - 120) * (0.5 + 0.45 * Math.sin(13 * t))}, t);
-  requestAnimationFrame(step);
-  setTimeout(() => work.push(performance.now() - begun), 0);
-}
-requestAnimationFrame(step);
-"""
-ALL_LINES = "qkv.change({heads: new Set(Array.from({length: qkv.H}, (_, h) => h))})"
-ZOOMED = """const plot = document.getElementById('matrix-plot'), box = plot.getBoundingClientRect();
-for (let i = 0; i < 4; ++i) document.getElementById('zoom-in').click();
-plot.setPointerCapture = () => {};
-requestAnimationFrame(() => plot.dispatchEvent(new PointerEvent('pointerdown', {clientX: box.left + 400, clientY: box.top + 400})));"""
-TABLE = "document.getElementById('next-details').open = true"
-MOTIONS = [  # view, what is done in each frame, and what is done before
-    ("model", "hover", ""), ("model", "text", ""), ("lines", "hover", ""), ("lines", "scroll", ""), ("lines", "head", ""),
-    ("lines", "hover", ALL_LINES), ("lines", "scroll", ALL_LINES), ("matrix", "hover", ""), ("matrix", "zoom", ""),
-    ("matrix", "drag", ZOOMED), ("matrix", "head", ""), ("steps", "scroll", ""), ("steps", "key", ""), ("steps", "token", ""),
-    ("next", "token", ""), ("next", "token", TABLE)]
 
 
 class FrameTimes(unittest.TestCase):

@@ -36,7 +36,7 @@
 
   // Probabilities over the layers, as lines: the last stage's best tokens and the one that follows.
   function drawLines(surface, x, y, width, height, t) {
-    const {colours} = qkv, at = (s) => x + 34 + (width - 150) * s / L, up = (p) => y + height - 22 - (height - 62) * p;
+    const {colours} = qkv, at = (s) => x + 34 + (width - 176) * s / L, up = (p) => y + height - 22 - (height - 62) * p;
     surface.text(x, y + 14, 'Layer by layer', {size: 14, weight: 650, fill: colours.ink});
     for (const p of [0, 0.25, 0.5, 0.75, 1]) {
       surface.path([[at(0), up(p)], [at(L), up(p)]], {stroke: p ? colours.faint : colours.edge});
@@ -60,7 +60,7 @@
     ends.sort((a, b) => a.y - b.y);
     ends.reduce((above, end) => {
       const y_ = Math.max(end.y + 4, above + 14);
-      surface.text(at(L) + 8, y_, word(end.id) + (end.follows ? ' (follows)' : ''), {size: 12, fill: end.o.stroke, weight: end.o.width > 2 ? 650 : 400, max: 110});
+      surface.text(at(L) + 8, y_, word(end.id) + (end.follows ? ' (follows)' : ''), {size: 12, fill: end.o.stroke, weight: end.o.width > 2 ? 650 : 400, max: 134});
       return y_;
     }, -1e9);
   }
