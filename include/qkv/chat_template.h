@@ -17,9 +17,28 @@ namespace qkv {
 //   llama2   <s>[INST] <<SYS>>\nSYSTEM\n<</SYS>>\n\nWORDS [/INST] ANSWER</s>             LLaMA 2
 //   llama3   <|start_header_id|>user<|end_header_id|>\n\nWORDS<|eot_id|>                LLaMA 3
 //   zephyr   <|user|>\nWORDS</s>\n (its end token; <|user|> is text)                     Zephyr, TinyLlama
-enum class ChatForm : std::uint8_t { chatml, llama2, llama3, zephyr };
+// and those of Mistral's models, <s>[INST] WORDS [/INST]ANSWER</s> but for the spaces. [INST] and [/INST] are control
+// tokens where the tokenizer has them, else text:
+//   mistral_v0_1    [INST] WORDS [/INST]ANSWER</s> [INST] WORDS [/INST]
+//   mistral_v0_2    [INST] WORDS [/INST]ANSWER</s>[INST] WORDS [/INST]
+//   mistral_v1       [INST] SYSTEM\n\nWORDS [/INST] ANSWER</s> [INST] WORDS [/INST]
+//   mistral_v3      [INST] WORDS[/INST] ANSWER</s>[INST] WORDS[/INST]
+//   mistral_tekken  [INST]WORDS[/INST]ANSWER</s>[INST]WORDS[/INST]
+// Those of v0 have no system message. v3 and tekken move it on to the latest question each time, so that the text
+// before changes; a conversation that is read on cannot do that, and they are refused one.
+enum class ChatForm : std::uint8_t {
+  chatml,
+  llama2,
+  llama3,
+  zephyr,
+  mistral_v0_1,
+  mistral_v0_2,
+  mistral_v1,
+  mistral_v3,
+  mistral_tekken
+};
 std::string_view chat_form_name(ChatForm form) noexcept;
-std::string chat_form_names();                        // "chatml, llama2, llama3 or zephyr"
+std::string chat_form_names();                        // "chatml, llama2, ... or mistral-tekken"
 ChatForm chat_form_from_name(std::string_view name);  // throws std::invalid_argument that lists the names
 // The form of a Jinja template, told by the marks in it; nothing if it is none of these.
 std::optional<ChatForm> recognise_chat_form(std::string_view jinja);
@@ -34,7 +53,8 @@ class ChatTemplate {
   ChatTemplate(ChatForm form, const Tokenizer& tokenizer);
 
   // The beginning of a conversation: the system message (empty: none). For llama2, which has it in the first question,
-  // it is empty but for the begin token.
+  // it is empty but for the begin token; so it is for mistral_v1. Throws std::invalid_argument for a system message
+  // that the form has no place for.
   std::vector<std::int32_t> beginning(std::string_view system) const;
   // A question, up to where the answer begins. first: nothing was asked before, and `system` is that of beginning().
   std::vector<std::int32_t> question(std::string_view words, bool first, std::string_view system) const;
@@ -48,8 +68,10 @@ class ChatTemplate {
     bool control;
     std::string text;
   };
-  std::vector<std::int32_t> ids(const std::vector<Piece>& pieces) const;
-  void add_text(std::string_view text, std::vector<std::int32_t>& ids) const;
+  enum class Before : std::uint8_t { nothing, control, text };  // what stands before pieces, or a text
+  std::vector<std::int32_t> ids(const std::vector<Piece>& pieces, Before before) const;
+  void add_text(std::string_view text, Before before, std::vector<std::int32_t>& ids) const;
+  std::vector<Piece> bracketed(std::string_view words, bool first, std::string_view system) const;
   std::int32_t control(const std::string& text) const;
   std::vector<Piece> message(std::string_view role, std::string_view words) const;
 

@@ -10,12 +10,45 @@
 namespace qkv {
 namespace {
 
-constexpr std::array<std::pair<ChatForm, std::string_view>, 4> kForms = {{{ChatForm::chatml, "chatml"},
-                                                                          {ChatForm::llama2, "llama2"},
-                                                                          {ChatForm::llama3, "llama3"},
-                                                                          {ChatForm::zephyr, "zephyr"}}};
+constexpr std::array<std::pair<ChatForm, std::string_view>, 9> kForms = {
+    {{ChatForm::chatml, "chatml"},
+     {ChatForm::llama2, "llama2"},
+     {ChatForm::llama3, "llama3"},
+     {ChatForm::zephyr, "zephyr"},
+     {ChatForm::mistral_v0_1, "mistral-v0.1"},
+     {ChatForm::mistral_v0_2, "mistral-v0.2"},
+     {ChatForm::mistral_v1, "mistral-v1"},
+     {ChatForm::mistral_v3, "mistral-v3"},
+     {ChatForm::mistral_tekken, "mistral-tekken"}}};
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+// Whether a text is a string of a Jinja template, in quotes of either kind.
+bool has_string(std::string_view jinja, std::string_view text) {
+  for (std::size_t at = jinja.find(text); at != std::string_view::npos; at = jinja.find(text, at + 1)) {
+    const char quote = at > 0 ? jinja[at - 1] : ' ';
+    const std::size_t end = at + text.size();
+    if ((quote == '\'' || quote == '"') && end < jinja.size() && jinja[end] == quote) return true;
+  }
+  return false;
+}
+
+// Mistral's templates, told by the strings around the words: which spaces they hold is all that they differ in.
+std::optional<ChatForm> recognise_mistral(std::string_view jinja) {
+  for (const char* other : {"<<SYS>>", "[SYSTEM_PROMPT]", "bos_token + '[INST]", "bos_token + \"[INST]",
+                            "' ' + eos_token", "\" \" + eos_token"})
+    if (has(jinja, other)) return std::nullopt;
+  if (!has(jinja, "eos_token")) return std::nullopt;
+  const bool bare = has_string(jinja, "[INST]"), spaced = has_string(jinja, "[INST] "),
+             between = has_string(jinja, " [INST] ");
+  const bool close = has_string(jinja, "[/INST]"), space_close = has_string(jinja, " [/INST]");
+  if (bare + spaced + between != 1 || close + space_close != 1) return std::nullopt;
+  if (close && !between) return bare ? ChatForm::mistral_tekken : ChatForm::mistral_v3;
+  if (close || bare) return std::nullopt;
+  const bool space_after = has(jinja, "eos_token + ' '") || has(jinja, "eos_token + \" \"");
+  if (between) return space_after ? std::nullopt : std::optional(ChatForm::mistral_v1);
+  return space_after ? ChatForm::mistral_v0_1 : ChatForm::mistral_v0_2;
+}
 
 // "\n" and the like in a string of Jinja; nothing if there is something else.
 std::optional<std::string> unescaped(std::string_view text) {
@@ -61,7 +94,7 @@ std::optional<ChatForm> recognise_chat_form(std::string_view jinja) {
   const bool turns = has(jinja, "<|user|>") || (has(jinja, "'<|'") && has(jinja, "'|>"));
   if (turns && has(jinja, "<|assistant|>") && has(jinja, "eos_token") && !has(jinja, "<|end|>"))
     return ChatForm::zephyr;
-  return std::nullopt;
+  return recognise_mistral(jinja);
 }
 
 // Of ChatML: what stands between <|im_start|>system and <|im_end|>, if that is all letters of one string.

@@ -2,6 +2,7 @@
 #include "qkv/chat_template.h"
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 
 #include "text/tokenizer_data.h"
@@ -15,6 +16,11 @@ std::string trimmed(std::string_view text) {
   if (begin == std::string_view::npos) return "";
   return std::string(text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin));
 }
+
+constexpr std::string_view kOpen = "[INST]", kClose = "[/INST]";
+
+bool is_mistral(ChatForm form) noexcept { return form >= ChatForm::mistral_v0_1; }
+bool system_in_question(ChatForm form) noexcept { return form == ChatForm::llama2 || form == ChatForm::mistral_v1; }
 
 }  // namespace
 
@@ -31,6 +37,16 @@ ChatTemplate::ChatTemplate(ChatForm form, const Tokenizer& tokenizer) : form_(fo
     case ChatForm::llama2:
       ends_ = {control("</s>")};
       controls_ = {control("<s>")};
+      break;
+    case ChatForm::mistral_v0_1:
+    case ChatForm::mistral_v0_2:
+    case ChatForm::mistral_v1:
+    case ChatForm::mistral_v3:
+    case ChatForm::mistral_tekken:
+      ends_ = {control("</s>")};
+      controls_ = {control("<s>")};
+      for (const AddedToken& token : tokenizer.data().added)
+        if (token.content == kOpen || token.content == kClose) controls_.push_back(token.id);
       break;
     case ChatForm::zephyr:
       if (tokenizer.end_token() < 0)
@@ -54,12 +70,23 @@ std::int32_t ChatTemplate::control(const std::string& text) const {
 
 // A control token spelt out in what people say must stay letters, also where a tokenizer has it as a token that is cut
 // out of every text: each spelling is cut after its first byte, and the parts are read one after the other.
-void ChatTemplate::add_text(std::string_view text, std::vector<std::int32_t>& ids) const {
+// Tokenizers that put a space before a text do so where it begins, and all but some after a control token too.
+void ChatTemplate::add_text(std::string_view text, Before before, std::vector<std::int32_t>& ids) const {
+  const TokenizerData& data = tokenizer_.data();
+  const bool once = data.characters && data.space_prefix == SpacePrefix::first_unless_there;
+  bool continues = before == Before::text || (before == Before::control && once);
+  std::optional<TextEncoder> encoder;
   const auto is_control = [&](std::int32_t id) {
     return std::find(controls_.begin(), controls_.end(), id) != controls_.end();
   };
   const auto add = [&](std::string_view part) {  // whether it could be
-    const std::vector<std::int32_t> plain = tokenizer_.encode(part);
+    std::vector<std::int32_t> plain;
+    if (continues && data.add_prefix_space) {
+      if (!encoder) encoder.emplace(tokenizer_);
+      encoder->encode(part, plain, SpecialTokens::as_text, true);
+    } else {
+      plain = tokenizer_.encode(part);
+    }
     const bool good = std::none_of(plain.begin(), plain.end(), is_control);
     if (good) ids.insert(ids.end(), plain.begin(), plain.end());
     return good;
@@ -75,14 +102,15 @@ void ChatTemplate::add_text(std::string_view text, std::vector<std::int32_t>& id
     if (!add(text.substr(begin, at + 1 - begin)))
       throw std::invalid_argument("[chat] expected words that become no control token; found some");
     begin = at + 1;
+    continues = true;
   }
 }
 
-std::vector<std::int32_t> ChatTemplate::ids(const std::vector<Piece>& pieces) const {
+std::vector<std::int32_t> ChatTemplate::ids(const std::vector<Piece>& pieces, Before before) const {
   std::vector<std::int32_t> result;
   std::string text;
   const auto flush = [&] {
-    if (!text.empty()) add_text(text, result);
+    if (!text.empty()) add_text(text, result.empty() ? before : Before::control, result);
     text.clear();
   };
   for (const Piece& piece : pieces) {
@@ -112,23 +140,45 @@ std::vector<ChatTemplate::Piece> ChatTemplate::message(std::string_view role, st
       return {{false, "<|" + who + "|>\n" + std::string(words)},
               {true, tokenizer_.decode(tokenizer_.end_token())},
               {false, "\n"}};
-    case ChatForm::llama2:
-      break;
+    default:  // has no message of its own, see question()
+      return {};
   }
-  return {{false, "[INST] " + trimmed(words) + " [/INST]"}};
+}
+
+// A question to one of Mistral's models.
+std::vector<ChatTemplate::Piece> ChatTemplate::bracketed(std::string_view words, bool first,
+                                                         std::string_view system) const {
+  const auto is_token = [&](std::string_view text) {
+    const auto& added = tokenizer_.data().added;
+    return std::any_of(added.begin(), added.end(), [&](const AddedToken& token) { return token.content == text; });
+  };
+  const bool before = form_ == ChatForm::mistral_v1 || (form_ == ChatForm::mistral_v0_1 && !first);
+  const std::string after = form_ == ChatForm::mistral_tekken ? "" : " ";
+  const std::string last = form_ == ChatForm::mistral_tekken || form_ == ChatForm::mistral_v3 ? "" : " ";
+  const std::string said = first && !system.empty() ? std::string(system) + "\n\n" : "";
+  return {{false, before ? " " : ""},
+          {is_token(kOpen), std::string(kOpen)},
+          {false, after + said + std::string(words) + last},
+          {is_token(kClose), std::string(kClose)}};
 }
 
 std::vector<std::int32_t> ChatTemplate::beginning(std::string_view system) const {
   std::vector<std::int32_t> result;
-  if (form_ == ChatForm::llama2) {
+  if (form_ == ChatForm::llama2 || is_mistral(form_)) {
     result = {control("<s>")};
   } else if (form_ == ChatForm::llama3) {
     result = {control("<|begin_of_text|>")};
   } else if (tokenizer_.begin_token() >= 0) {
     result = {tokenizer_.begin_token()};
   }
-  if (system.empty() || form_ == ChatForm::llama2) return result;
-  const std::vector<std::int32_t> more = ids(message("system", system));
+  if (system.empty() || system_in_question(form_)) return result;
+  if (is_mistral(form_))
+    throw std::invalid_argument(
+        "[chat] the template " + std::string(chat_form_name(form_)) +
+        " expected no system message, for which it has no place that stays; say it in the first "
+        "question");
+  const std::vector<std::int32_t> more =
+      ids(message("system", system), result.empty() ? Before::nothing : Before::control);
   result.insert(result.end(), more.begin(), more.end());
   return result;
 }
@@ -137,8 +187,9 @@ std::vector<std::int32_t> ChatTemplate::question(std::string_view words, bool fi
   if (form_ == ChatForm::llama2) {
     const bool with_system = first && !system.empty();
     const std::string before = with_system ? "<<SYS>>\n" + trimmed(system) + "\n<</SYS>>\n\n" : "";
-    return ids({{false, "[INST] " + before + trimmed(words) + " [/INST]"}});
+    return ids({{false, "[INST] " + before + trimmed(words) + " [/INST]"}}, Before::control);
   }
+  if (is_mistral(form_)) return ids(bracketed(words, first, system), Before::control);
   std::vector<Piece> pieces = message("user", words);
   switch (form_) {
     case ChatForm::chatml:
@@ -152,13 +203,14 @@ std::vector<std::int32_t> ChatTemplate::question(std::string_view words, bool fi
     default:
       pieces.push_back({false, "<|assistant|>\n"});
   }
-  return ids(pieces);
+  if (!first || !system.empty()) return ids(pieces, Before::text);  // the line end of a message
+  return ids(pieces, tokenizer_.begin_token() < 0 ? Before::nothing : Before::control);
 }
 
 std::vector<std::int32_t> ChatTemplate::answer_end() const {
   std::vector<std::int32_t> result = ends_;
   if (form_ == ChatForm::llama2) result.push_back(control("<s>"));
-  if (form_ == ChatForm::chatml || form_ == ChatForm::zephyr) add_text("\n", result);
+  if (form_ == ChatForm::chatml || form_ == ChatForm::zephyr) add_text("\n", Before::control, result);
   return result;
 }
 

@@ -144,10 +144,12 @@ std::vector<std::string> gguf_file_seeds() {
   return seeds;
 }
 
-// How many of the ids are control tokens. <s> and </s>, the last two, are those of one form alone: otherwise a text may
-// hold them, as this tokenizer calls them words of its own.
+// How many of the ids are control tokens. <s> and </s>, [INST] and [/INST], the last four, are those of some forms
+// alone: otherwise a text may hold them, as this tokenizer calls them words of its own.
 std::int64_t controls_in(const Tokenizer& tokenizer, ChatForm form, const std::vector<std::int32_t>& ids) {
-  const auto end = static_cast<std::int32_t>(tokenizer.size()) - (form == ChatForm::llama2 ? 0 : 2);
+  const auto end = static_cast<std::int32_t>(tokenizer.size()) - (form >= ChatForm::mistral_v0_1 ? 0
+                                                                  : form == ChatForm::llama2     ? 2
+                                                                                                 : 4);
   return std::count_if(ids.begin(), ids.end(), [&](std::int32_t id) { return id >= 256 && id < end; });
 }
 

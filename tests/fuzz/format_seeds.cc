@@ -242,7 +242,7 @@ std::vector<std::string> adapter_seeds() {
 Tokenizer talking_tokenizer() {
   TokenizerData data = Tokenizer::bytes().data();
   for (const char* content : {"<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|start_header_id|>",
-                              "<|end_header_id|>", "<|eot_id|>", "<s>", "</s>"}) {
+                              "<|end_header_id|>", "<|eot_id|>", "<s>", "</s>", "[INST]", "[/INST]"}) {
     AddedToken token;
     token.id = static_cast<std::int32_t>(data.tokens.size());
     token.content = content;
@@ -257,6 +257,10 @@ std::vector<std::string> chat_seeds() {
   return {"j{{ '<|im_start|>system\nBe brief.<|im_end|>\n' }}{{'<|im_start|>' + message['role']}}",
           "j{{'<|start_header_id|>' + message['role']}}<|eot_id|>",
           "j{{ bos_token + '[INST] <<SYS>>\\n' }}</s>",
+          "j{{ '[INST] ' + message['content'] + ' [/INST]' }}{{ message['content'] + eos_token + ' ' }}",
+          "j{{ \" [INST] \" + message[\"content\"] + \" [/INST]\" }}{{ eos_token }}",
+          "j{{ \"[INST] \" + message[\"content\"] + \"[/INST]\" }}{{ eos_token }}",
+          "j{{ \"[INST]\" + message[\"content\"] + \"[/INST]\" }}{{ eos_token }}",
           "j{{ '<|user|>\n' + message['content'] + eos_token }}{{ '<|assistant|>' }}",
           R"(c{"bos_token": "<s>", "chat_template": "{{'<|im_start|>system\\nIt\\'s <|im_end|>'}}"})",
           R"(c{"chat_template": [{"name": "tool", "template": "x"}, {"name": "default", "template": "[INST]"}]})",
