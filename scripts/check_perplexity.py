@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The perplexity of a text under a GGUF model: `qkv eval` against transformers on the weights as it dequantises them.
 
-    check_perplexity.py QKV FILE.gguf TEXT [--bytes 60000] [--ctx 512]
+    check_perplexity.py QKV FILE.gguf TEXT [--every 20] [--bytes N] [--ctx 512]
 
-The first BYTES of the text are cut into windows of CTX tokens; both predict every token of a window from those before
+Of the text (its first N bytes), in stretches of lines of about 2000 bytes, each EVERY-th is taken, so that all of it is
+looked at; what was taken is cut into windows of CTX tokens, and both predict every token of a window from those before
 it. Exits 1 unless the two agree to three digits. Needs torch, transformers and gguf.
 """
 import argparse
@@ -33,17 +34,30 @@ def token_ids(qkv, model, text, folder):
     return np.frombuffer(data, "<u2" if width == 2 else "<u4", count, 128).astype(np.int64)
 
 
+def spread(text, every):
+    """Each `every`-th stretch of lines of at least 2000 bytes."""
+    stretches = [b""]
+    for line in text.splitlines(keepends=True):
+        if len(stretches[-1]) >= 2000:
+            stretches.append(b"")
+        stretches[-1] += line
+    return b"".join(stretches[::every])
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("qkv")
     parser.add_argument("file")
     parser.add_argument("text")
-    parser.add_argument("--bytes", type=int, default=60000)
+    parser.add_argument("--bytes", type=int, help="of the text, from its beginning; without it, all")
+    parser.add_argument("--every", type=int, default=20)
     parser.add_argument("--ctx", type=int, default=512)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         text = f"{folder}/text.txt"
-        pathlib.Path(text).write_bytes(pathlib.Path(options.text).read_bytes()[: options.bytes])
+        all_bytes = pathlib.Path(options.text).read_bytes()[: options.bytes]
+        taken = spread(all_bytes, options.every)
+        pathlib.Path(text).write_bytes(taken)
         ids = token_ids(options.qkv, options.file, text, folder)
         out = subprocess.run([options.qkv, "eval", "-m", options.file, "--data", text, "--ctx-len", str(options.ctx), "--json"],
                              check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
@@ -57,7 +71,7 @@ def main():
                 logits = model(window[None, :-1]).logits[0]
                 nats += float(F.cross_entropy(logits.double(), window[1:], reduction="sum"))
         theirs = math.exp(nats / (len(ids) - 1))
-    print(f"{len(ids)} tokens, {options.bytes} bytes: perplexity {ours['perplexity']:.4f} (qkv), {theirs:.4f} (transformers)")
+    print(f"{len(ids)} tokens, {len(taken)} of {len(all_bytes)} bytes: perplexity {ours['perplexity']:.4f} (qkv), {theirs:.4f} (transformers)")
     sys.exit(0 if ours["tokens"] == len(ids) and abs(ours["perplexity"] / theirs - 1) < 5e-4 else 1)
 
 
