@@ -148,6 +148,10 @@ std::string text_of(const Json& facts) {
     for (const Json& id : facts["end_tokens"]) ends += (ends.empty() ? "" : ", ") + id.dump();
     text += fmt::format("tokenizer\n  {} tokens, end token{} {}\n", facts["tokenizer_size"].dump(),
                         facts["end_tokens"].size() > 1 ? "s" : "", ends.empty() ? "-1" : ends);
+    std::string names;
+    for (const auto& [name, id] : facts["named_tokens"].items())
+      if (id.get<int>() >= 0) names += fmt::format("{}{} {}", names.empty() ? "" : ", ", name, id.dump());
+    if (!names.empty()) text += fmt::format("  tokens named {}\n", names);
     if (!facts["chat_template"].is_null())
       text += fmt::format("  chat template {}\n", facts["chat_template"].get<std::string>());
   }
@@ -180,6 +184,8 @@ Json model_facts(const std::string& path) {
   all["tokenizer_size"] = model.tokenizer_size;
   all["end_token"] = model.end_tokens.empty() ? -1 : model.end_tokens[0];
   all["end_tokens"] = model.end_tokens;
+  all["named_tokens"] = {
+      {"begin", model.named.begin}, {"unknown", model.named.unknown}, {"padding", model.named.padding}};
   all["chat_template"] = nullptr;
   if (!model.chat_template.empty()) {
     const auto form = qkv::recognise_chat_form(model.chat_template);

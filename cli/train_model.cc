@@ -85,7 +85,7 @@ std::optional<InitialModel> InitialModel::open(const TrainSettings& settings) {
   const auto opened = [&] {
     if (!settings.andrea.given()) {
       const ModelFacts facts = inspect_model(path);
-      return InitialModel(path, facts.config, load_model_tokenizer(path), {facts.end_tokens, facts.chat_template});
+      return InitialModel(path, facts.config, load_model_tokenizer(path), facts.text_facts());
     }
     AndreaCheckpoint checkpoint = load_andrea_checkpoint(path, settings.andrea, false);
     InitialModel initial(path, checkpoint.model.config(), std::move(checkpoint.tokenizer), {});

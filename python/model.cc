@@ -44,8 +44,9 @@ PythonModel load(nb::handle path) {
   const std::string name = path_of(path);
   const nb::gil_scoped_release released;
   LoadedModel loaded = load_model(name);
+  TextFacts facts = loaded.text_facts();
   return {std::make_shared<ModelCore>(std::move(loaded.model), std::move(loaded.tokenizer),
-                                      std::move(loaded.end_tokens), std::move(loaded.chat_template))};
+                                      std::move(loaded.end_tokens), std::move(facts))};
 }
 
 nb::object forward(PythonModel& self, nb::handle tokens, nb::handle lengths) {

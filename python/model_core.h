@@ -23,14 +23,16 @@ namespace nb = nanobind;
 // C++ models and trainers are not thread-safe; Python's threads would meet here, since the GIL is released.
 class ModelCore {
  public:
-  ModelCore(Model model, std::optional<Tokenizer> words, std::vector<std::int32_t> ends, std::string talk = {})
+  ModelCore(Model model, std::optional<Tokenizer> words, std::vector<std::int32_t> ends, TextFacts facts = {})
       : tokenizer(std::move(words)),
         end_tokens(std::move(ends)),
-        chat_template(std::move(talk)),
+        chat_template(std::move(facts.chat_template)),
+        named(facts.named),
         own_(std::move(model)) {}
   explicit ModelCore(Trainer trained)
       : tokenizer(trained.tokenizer()),
         chat_template(trained.text_facts().chat_template),
+        named(trained.text_facts().named),
         trainer_(std::make_unique<Trainer>(std::move(trained))) {}
 
   Model& model() {
@@ -59,7 +61,8 @@ class ModelCore {
   std::optional<Tokenizer> tokenizer;
   std::vector<std::int32_t> end_tokens;
   std::string chat_template;  // empty: none
-  TextFacts text_facts() const { return {end_tokens, chat_template}; }
+  NamedTokens named;
+  TextFacts text_facts() const { return {end_tokens, chat_template, named}; }
 
  private:
   struct User {

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a model's chat template and the ids that end its texts survive `qkv convert`, as other programs read them.
+"""Whether a model's chat template and the ids that end its texts, or are called bos, unknown and padding, survive
+`qkv convert`, as other programs read them.
 
     check_chat.py QKV FILE.gguf
 
 The file, which must have a template, goes to a Hugging Face directory, where one more end token is added by hand, to one
 of qkv's, to GGUF and to a Hugging Face directory again. There `transformers` must write a conversation as the file's own
-template does, and its tokenizer must give the same ids for it; the package `gguf` must find the same template and the
-same ids in the file written. Needs torch, transformers and gguf.
+template does, and its tokenizer must give the same ids for it and call the same ids by these names; the package `gguf`
+must find the same template and the same ids in the file written. Needs torch, transformers and gguf.
 """
 import json
 import pathlib
@@ -22,18 +23,21 @@ from transformers import AutoTokenizer, GenerationConfig
 TALK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What's 1 + 1?"},
         {"role": "assistant", "content": "2"}, {"role": "user", "content": "caf\u00e9?\n"}]
 
+NAMES = {"bos": "bos_token_id", "unknown": "unk_token_id", "padding": "pad_token_id"}  # of gguf, of transformers
+
 
 def told(path):
-    """Template and end tokens of a GGUF file."""
+    """Template, end tokens and names of a GGUF file."""
     fields = gguf.GGUFReader(path).fields
-    ids = [int(fields[key].contents()) for name in ("eos", "eot", "eom")
-           if (key := f"tokenizer.ggml.{name}_token_id") in fields]
-    return fields["tokenizer.chat_template"].contents(), ids
+    ids = {name: int(fields[key].contents()) for name in ("eos", "eot", "eom", *NAMES)
+           if (key := f"tokenizer.ggml.{name}_token_id") in fields}
+    ends = [ids[name] for name in ("eos", "eot", "eom") if name in ids]
+    return fields["tokenizer.chat_template"].contents(), ends, {theirs: ids.get(name) for name, theirs in NAMES.items()}
 
 
 def main():
     qkv, source = sys.argv[1:]
-    template, ends = told(source)
+    template, ends, names = told(source)
     with tempfile.TemporaryDirectory() as folder:
         path = {name: f"{folder}/{name}" for name in ("first", "own", "back.gguf", "hf")}
         for step in ((source, path["first"], "--to", "hf", "--type", "bf16"), (path["first"], path["own"]),
@@ -50,13 +54,17 @@ def main():
         plain = Tokenizer.from_file(f"{path['hf']}/tokenizer.json").encode(text, add_special_tokens=False).ids
         found = GenerationConfig.from_pretrained(path["hf"]).eos_token_id
         found = found if isinstance(found, list) else [found]
+        called = {name: getattr(tokenizer, name) for name in NAMES.values()}
+        settings = json.loads(pathlib.Path(path["hf"], "generation_config.json").read_text())
         checks = {"transformers has the template": tokenizer.chat_template == template,
                   f"it writes the same conversation ({len(text)} characters)": text == wanted,
                   f"and reads it as the same {len(ids)} ids": ids == plain,
                   f"its end tokens are {ends}": found == ends,
                   f"the end token {tokenizer.eos_token} is the first of them": tokenizer.eos_token_id == ends[0],
                   "qkv's directory has the template": pathlib.Path(path["own"], "chat_template.jinja").read_text() == template,
-                  "the GGUF file written has both": told(path["back.gguf"]) == (template, ends)}
+                  f"tokens have the names {names}": called == names,
+                  "so they have for generation": all(settings.get(name) == id for name, id in names.items()),
+                  "the GGUF file written has all of it": told(path["back.gguf"]) == (template, ends, names)}
     for what, good in checks.items():
         print(f"{'yes' if good else 'NO '}  {what}")
     sys.exit(0 if all(checks.values()) else 1)

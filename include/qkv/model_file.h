@@ -13,10 +13,18 @@
 
 namespace qkv {
 
+// Ids that programs know by a name, whether a tokenizer uses them or not; -1: nothing has the name. Nothing that qkv
+// computes depends on them: what is put before a text is Tokenizer::begin_token().
+struct NamedTokens {
+  std::int32_t begin = -1, unknown = -1, padding = -1;  // elsewhere called bos, unk and pad
+  bool operator==(const NamedTokens&) const = default;
+};
+
 // What a model's files say about texts, beside the tokenizer; writers keep it.
 struct TextFacts {
   std::vector<std::int32_t> end_tokens = {};  // ids that end a text, the most usual one first; may be empty
   std::string chat_template = {};             // Jinja text (qkv/chat_template.h); empty: none
+  NamedTokens named = {};
 };
 
 struct LoadedModel {
@@ -24,8 +32,9 @@ struct LoadedModel {
   Tokenizer tokenizer;
   std::vector<std::int32_t> end_tokens = {};  // ids that end a text, as the file says it; may be empty
   std::string chat_template = {};             // empty: none
+  NamedTokens named = {};                     // as the file says it, else as the tokenizer does
 
-  TextFacts text_facts() const { return {end_tokens, chat_template}; }
+  TextFacts text_facts() const { return {end_tokens, chat_template, named}; }
 };
 
 // The model at a path: a directory (qkv's or Hugging Face's, by its config.json), a GGUF file (by its first bytes) or a
@@ -52,6 +61,9 @@ struct ModelFacts {
   std::int64_t tokenizer_size = 0;
   std::vector<std::int32_t> end_tokens;
   std::string chat_template;
+  NamedTokens named;
+
+  TextFacts text_facts() const { return {end_tokens, chat_template, named}; }
 };
 ModelFacts inspect_model(const std::string& path);
 
@@ -61,8 +73,8 @@ ModelFacts inspect_model(const std::string& path);
 // among its parameters.
 std::string verify_path(const std::string& path);
 
-// Writers keep the facts about texts: without end tokens there, those of the tokenizer are the model's. All of them
-// throw std::invalid_argument for an end token outside the vocabulary.
+// Writers keep the facts about texts: without end tokens or names there, those of the tokenizer are the model's. All of
+// them throw std::invalid_argument for a token outside the vocabulary.
 
 // Each file is replaced atomically and synced; the directory is made if it is missing.
 void save_model(const std::string& directory, const Model& model, const Tokenizer& tokenizer,
@@ -72,7 +84,8 @@ void save_model(const std::string& directory, const Model& model, const Tokenize
 // vectors and learned positions stay f32, and with four bits the token embedding and the head become q8_0. Throws
 // std::invalid_argument for a model that is neither of llama's nor of gpt2's shape, for rows that are no multiple of
 // the type's block, and for a tokenizer that the format cannot say. Atomic; throws qkv::FileError.
-// Of the end tokens the first gguf_end_tokens are kept, which is all that the format has room for.
+// Of the end tokens the first gguf_end_tokens are kept, which is all that the format has room for; what the tokenizer
+// puts before a text is the file's bos token, whatever else has that name.
 inline constexpr std::size_t gguf_end_tokens = 3;
 void save_gguf(const std::string& path, const Model& model, const Tokenizer& tokenizer,
                const std::string& type = "bf16", const TextFacts& facts = {});

@@ -12,6 +12,7 @@
 #include "formats/hf_config.h"
 #include "formats/hf_names.h"
 #include "formats/in_quotes.h"
+#include "formats/named_tokens.h"
 #include "formats/strict_json.h"
 #include "formats/tensor_files.h"
 #include "qkv/chat_file.h"
@@ -96,6 +97,9 @@ class DirectorySource final : public ModelSource {
   Tokenizer tokenizer() const override { return Tokenizer::load(path_ + "/tokenizer.json"); }
   std::vector<std::int32_t> end_tokens() const override { return end_tokens_; }
   std::string chat_template() const override { return load_chat_template(path_); }
+  NamedTokens named_tokens(const Tokenizer& tokenizer) const override {
+    return read_directory_named_tokens(path_, tokenizer, config_.vocab_size);
+  }
 
  private:
   struct Parameter {

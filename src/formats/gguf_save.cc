@@ -119,7 +119,7 @@ void save_gguf(const std::string& path, const Model& model, const Tokenizer& tok
   ModelWriter(model, kind.type).add_to(file);
   file.u32("general.file_type", kind.number);
   file.u32("general.quantization_version", 2);
-  write_gguf_tokenizer(file, tokenizer.data(), model.config().vocab_size, facts.end_tokens);
+  write_gguf_tokenizer(file, tokenizer.data(), model.config().vocab_size, facts);
   if (!facts.chat_template.empty()) file.string("tokenizer.chat_template", facts.chat_template);
   file.write(path);
 }

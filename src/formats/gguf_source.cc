@@ -136,6 +136,14 @@ class GgufSource final : public ModelSource {
 
   std::string chat_template() const override { return read_gguf_chat_template(file_); }
 
+  NamedTokens named_tokens(const Tokenizer&) const override {
+    const auto id = [&](const char* key) {
+      return file_.has(key) ? static_cast<std::int32_t>(file_.integer(key, 0, config_.vocab_size - 1)) : -1;
+    };
+    return {id("tokenizer.ggml.bos_token_id"), id("tokenizer.ggml.unknown_token_id"),
+            id("tokenizer.ggml.padding_token_id")};
+  }
+
  private:
   void look_through() {
     const GgufFamily family = read_gguf_family(file_);

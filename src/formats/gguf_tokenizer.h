@@ -4,6 +4,7 @@
 
 #include "formats/gguf.h"
 #include "formats/gguf_write.h"
+#include "qkv/model_file.h"
 #include "text/tokenizer_data.h"
 
 namespace qkv {
@@ -15,9 +16,8 @@ TokenizerData read_gguf_tokenizer(const Gguf& file);
 std::string read_gguf_chat_template(const Gguf& file);
 
 // Ids past the tokenizer's become unused tokens, up to vocab_size. Throws std::invalid_argument for what the format
-// cannot say: a split that has no name there, spaces taken away around added tokens. end_tokens: those that end a text,
-// the first three of which have a place; empty: the tokenizer's own.
-void write_gguf_tokenizer(GgufWriter& file, const TokenizerData& data, std::int64_t vocab_size,
-                          const std::vector<std::int32_t>& end_tokens);
+// cannot say: a split that has no name there, spaces taken away around added tokens. Of the facts, which tokens have
+// names: of those that end a text the first three have a place; where there are none, the tokenizer's own.
+void write_gguf_tokenizer(GgufWriter& file, const TokenizerData& data, std::int64_t vocab_size, const TextFacts& facts);
 
 }  // namespace qkv

@@ -73,7 +73,8 @@ void write_id(GgufWriter& file, const std::string& name, std::int32_t id) {
 }  // namespace
 
 void write_gguf_tokenizer(GgufWriter& file, const TokenizerData& data, std::int64_t vocab_size,
-                          const std::vector<std::int32_t>& end_tokens) {
+                          const TextFacts& facts) {
+  const std::vector<std::int32_t>& end_tokens = facts.end_tokens;
   if (data.characters) refuse("GGUF has no name for byte pairs of characters (sentencepiece's, from a tokenizer.json)");
   const Vocabulary v = vocabulary_of(data, vocab_size);
   const bool scored = !data.scores.empty();
@@ -96,11 +97,12 @@ void write_gguf_tokenizer(GgufWriter& file, const TokenizerData& data, std::int6
   }
   file.i32s("tokenizer.ggml.token_type", v.types);
   if (!scored) write_merges(file, data, v);
-  write_id(file, "bos", data.begin_token);
+  write_id(file, "bos", data.begin_token >= 0 ? data.begin_token : facts.named.begin);
   if (end_tokens.empty()) write_id(file, "eos", data.end_token);
   constexpr std::array<const char*, gguf_end_tokens> kEnds = {"eos", "eot", "eom"};
   for (std::size_t i = 0; i < std::min(end_tokens.size(), kEnds.size()); ++i) write_id(file, kEnds[i], end_tokens[i]);
-  write_id(file, "unknown", data.unknown_token);
+  write_id(file, "unknown", data.unknown_token >= 0 ? data.unknown_token : facts.named.unknown);
+  write_id(file, "padding", facts.named.padding);
   file.boolean("tokenizer.ggml.add_bos_token", data.begin_token >= 0);
   file.boolean("tokenizer.ggml.add_space_prefix", data.add_prefix_space);
 }

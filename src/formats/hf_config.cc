@@ -100,6 +100,10 @@ nlohmann::ordered_json one_or_list(const std::vector<std::int32_t>& ids) {
   return ids.size() == 1 ? nlohmann::ordered_json(ids[0]) : nlohmann::ordered_json(ids);
 }
 
+nlohmann::ordered_json id_or_null(std::int32_t id) {
+  return id < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(id);
+}
+
 nlohmann::ordered_json gpt2_json(const ModelConfig& c) {
   return {{"n_layer", c.n_layer},
           {"n_head", c.n_head},
@@ -204,21 +208,24 @@ HfFamily hf_family_of(const ModelConfig& config) {
 }
 
 std::string hf_config_text(HfFamily family, const ModelConfig& config, const std::string& dtype,
-                           const std::vector<std::int32_t>& end_tokens) {
+                           const std::vector<std::int32_t>& end_tokens, const NamedTokens& named) {
   const ModelConfig c = config.resolved();
   nlohmann::ordered_json file = {{"architectures", {family == HfFamily::gpt2 ? "GPT2LMHeadModel" : "LlamaForCausalLM"}},
                                  {"model_type", hf_name(family)},
                                  {"torch_dtype", dtype},
                                  {"tie_word_embeddings", c.tied_head},
-                                 {"bos_token_id", nullptr},
-                                 {"eos_token_id", one_or_list(end_tokens)}};
+                                 {"bos_token_id", id_or_null(named.begin)},
+                                 {"eos_token_id", one_or_list(end_tokens)},
+                                 {"pad_token_id", id_or_null(named.padding)}};
   file.update(family == HfFamily::gpt2 ? gpt2_json(c) : llama_json(c));
   return file.dump(2) + "\n";
 }
 
-std::string hf_generation_config_text(const std::vector<std::int32_t>& end_tokens) {
+std::string hf_generation_config_text(const std::vector<std::int32_t>& end_tokens, const NamedTokens& named) {
   nlohmann::ordered_json file = {{"eos_token_id", one_or_list(end_tokens)}};
-  if (!end_tokens.empty()) file["pad_token_id"] = end_tokens[0];
+  if (named.begin >= 0) file["bos_token_id"] = named.begin;
+  if (named.padding >= 0) file["pad_token_id"] = named.padding;
+  if (named.unknown >= 0) file["unk_token_id"] = named.unknown;
   return file.dump(2) + "\n";
 }
 

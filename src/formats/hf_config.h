@@ -9,6 +9,7 @@
 
 #include "formats/strict_json.h"
 #include "qkv/model.h"
+#include "qkv/model_file.h"
 
 namespace qkv {
 
@@ -28,7 +29,7 @@ HfFamily hf_family_of(const ModelConfig& config);
 
 // config.json as `transformers` reads it (version 4 and later). dtype: "float32", "float16" or "bfloat16".
 std::string hf_config_text(HfFamily family, const ModelConfig& config, const std::string& dtype,
-                           const std::vector<std::int32_t>& end_tokens);
-std::string hf_generation_config_text(const std::vector<std::int32_t>& end_tokens);
+                           const std::vector<std::int32_t>& end_tokens, const NamedTokens& named);
+std::string hf_generation_config_text(const std::vector<std::int32_t>& end_tokens, const NamedTokens& named);
 
 }  // namespace qkv

@@ -12,6 +12,7 @@
 #include "formats/hf_config.h"
 #include "formats/hf_names.h"
 #include "formats/model_directory.h"
+#include "formats/named_tokens.h"
 #include "formats/safetensors.h"
 #include "os/atomic_file.h"
 #include "qkv/error.h"
@@ -100,16 +101,18 @@ void write_shards(const std::string& directory, std::vector<NamedView> tensors, 
   std::filesystem::remove(single, ignored);
 }
 
-// What `transformers` does not find in tokenizer.json: which tokens begin and end a text, by the names that templates
-// use, and the template itself.
-std::string tokenizer_config_text(const Tokenizer& tokenizer, const TextFacts& facts) {
+// What `transformers` does not find in tokenizer.json: which added tokens have the names that templates use, and the
+// template itself.
+std::string tokenizer_config_text(const Tokenizer& tokenizer, const TextFacts& facts, const NamedTokens& named) {
   nlohmann::ordered_json file = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   const auto name = [&](const char* key, std::int32_t id) {
     for (const AddedToken& token : tokenizer.data().added)
       if (token.id == id) file[key] = token.content;
   };
-  name("bos_token", tokenizer.begin_token());
+  name("bos_token", named.begin);
   name("eos_token", facts.end_tokens.empty() ? tokenizer.end_token() : facts.end_tokens.front());
+  name("unk_token", named.unknown);
+  name("pad_token", named.padding);
   if (!facts.chat_template.empty()) file["chat_template"] = facts.chat_template;
   return file.dump(2) + "\n";
 }
@@ -133,12 +136,13 @@ void save_hugging_face(const std::string& directory, const Model& model, const T
   check_text_facts("[hugging face]", options.facts, config);
   std::vector<std::int32_t> end_tokens = options.facts.end_tokens;
   if (end_tokens.empty() && tokenizer.end_token() >= 0) end_tokens.push_back(tokenizer.end_token());
+  const NamedTokens named = completed(options.facts.named, tokenizer);
   const char* dtype = options.type == DType::f32 ? "float32" : options.type == DType::f16 ? "float16" : "bfloat16";
   make_directories(directory);
   tokenizer.save(directory + "/tokenizer.json");
-  replace_file(directory + "/config.json", hf_config_text(family, config, dtype, end_tokens));
-  replace_file(directory + "/generation_config.json", hf_generation_config_text(end_tokens));
-  replace_file(directory + "/tokenizer_config.json", tokenizer_config_text(tokenizer, options.facts));
+  replace_file(directory + "/config.json", hf_config_text(family, config, dtype, end_tokens, named));
+  replace_file(directory + "/generation_config.json", hf_generation_config_text(end_tokens, named));
+  replace_file(directory + "/tokenizer_config.json", tokenizer_config_text(tokenizer, options.facts, named));
   std::error_code ignored;
   std::filesystem::remove(directory + "/chat_template.jinja", ignored);  // another model's
   std::vector<NamedView> tensors;

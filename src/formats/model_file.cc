@@ -10,6 +10,7 @@
 #include "formats/directory_source.h"
 #include "formats/hf_config.h"
 #include "formats/model_directory.h"
+#include "formats/named_tokens.h"
 #include "formats/open_model.h"
 #include "formats/safetensors.h"
 #include "os/atomic_file.h"
@@ -46,6 +47,12 @@ std::vector<std::int32_t> end_tokens_of(const ModelSource& source, const Tokeniz
   return ends;
 }
 
+LoadedModel loaded(Model model, Tokenizer tokenizer, const ModelSource& source) {
+  std::vector<std::int32_t> ends = end_tokens_of(source, tokenizer);
+  const NamedTokens named = completed(source.named_tokens(tokenizer), tokenizer);
+  return {std::move(model), std::move(tokenizer), std::move(ends), source.chat_template(), named};
+}
+
 // What was there before was another model's.
 void write_or_remove(const std::string& path, const std::string& text) {
   std::error_code ignored;
@@ -68,38 +75,41 @@ LoadedModel load_model(const std::string& path) {
     source->read(i, parameters.back().view());
   }
   Model model(source->config(), std::move(parameters));
-  std::vector<std::int32_t> ends = end_tokens_of(*source, tokenizer);
-  return {std::move(model), std::move(tokenizer), std::move(ends), source->chat_template()};
+  return loaded(std::move(model), std::move(tokenizer), *source);
 }
 
 LoadedModel load_model_for_reading(const std::string& path, WeightType type) {
   const std::unique_ptr<ModelSource> source = open_model(path);
   Tokenizer tokenizer = checked_tokenizer(*source);
   Model model(source->config(), *source, type);
-  std::vector<std::int32_t> ends = end_tokens_of(*source, tokenizer);
-  return {std::move(model), std::move(tokenizer), std::move(ends), source->chat_template()};
+  return loaded(std::move(model), std::move(tokenizer), *source);
 }
 
 Tokenizer load_model_tokenizer(const std::string& path) { return checked_tokenizer(*open_model(path)); }
 
 ModelFacts inspect_model(const std::string& path) {
   const std::unique_ptr<ModelSource> source = open_model(path);
-  ModelFacts facts{source->path(),         source->format(), source->config(), source->facts(), {}, 0, {},
-                   source->chat_template()};
+  ModelFacts facts{
+      source->path(), source->format(), source->config(), source->facts(), {}, 0, {}, source->chat_template(), {}};
   for (const StoredTensor& tensor : source->tensors())
     facts.tensors.push_back({tensor.name, tensor.type, tensor.shape, tensor.bytes});
   const Tokenizer tokenizer = checked_tokenizer(*source);
   facts.tokenizer_size = tokenizer.size();
   facts.end_tokens = end_tokens_of(*source, tokenizer);
+  facts.named = completed(source->named_tokens(tokenizer), tokenizer);
   return facts;
 }
 
 void check_text_facts(const char* where, const TextFacts& facts, const ModelConfig& config) {
-  for (const std::int32_t id : facts.end_tokens) {
-    if (id < 0 || id >= config.vocab_size)
-      throw std::invalid_argument(std::string(where) + " expected end tokens of the vocabulary, 0 to " +
+  const auto check = [&](const char* what, std::int32_t id, std::int32_t lowest) {
+    if (id < lowest || id >= config.vocab_size)
+      throw std::invalid_argument(std::string(where) + " expected " + what + " of the vocabulary, 0 to " +
                                   std::to_string(config.vocab_size - 1) + "; found " + std::to_string(id));
-  }
+  };
+  for (const std::int32_t id : facts.end_tokens) check("end tokens", id, 0);
+  check("a begin token", facts.named.begin, -1);
+  check("an unknown token", facts.named.unknown, -1);
+  check("a padding token", facts.named.padding, -1);
   if (facts.chat_template.size() > largest_chat_template)
     throw std::invalid_argument(std::string(where) + " expected a chat template of at most " +
                                 std::to_string(largest_chat_template) + " bytes; found " +
@@ -119,9 +129,10 @@ void save_model(const std::string& directory, const Model& model, const Tokenize
   for (std::size_t i = 0; i < model.infos().size(); ++i)
     tensors.push_back({model.infos()[i].name, model.parameters()[i].view()});
   tokenizer.save(directory + "/tokenizer.json");
-  const bool tokenizer_says_it = facts.end_tokens.empty() || facts.end_tokens == std::vector{tokenizer.end_token()};
+  const bool tokenizer_says_it = (facts.end_tokens.empty() || facts.end_tokens == std::vector{tokenizer.end_token()}) &&
+                                 completed(facts.named, tokenizer) == completed({}, tokenizer);
   write_or_remove(directory + "/generation_config.json",
-                  tokenizer_says_it ? "" : hf_generation_config_text(facts.end_tokens));
+                  tokenizer_says_it ? "" : hf_generation_config_text(facts.end_tokens, facts.named));
   write_or_remove(directory + "/chat_template.jinja", facts.chat_template);
   write_or_remove(directory + "/tokenizer_config.json", "");  // Hugging Face's, which may hold a template too
   write_config_json(directory + "/config.json", model.config());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "qkv/model.h"
+#include "qkv/model_file.h"
 #include "qkv/stored_parameters.h"
 #include "qkv/tokenizer.h"
 
@@ -50,6 +51,11 @@ class ModelSource : public StoredParameters {
   virtual std::vector<std::int32_t> end_tokens() const = 0;
   // The Jinja text of its chat template; empty if there is none. Throws qkv::FileError.
   virtual std::string chat_template() const { return ""; }
+  // Of what the file names, not what the tokenizer does; `tokenizer` is tokenizer(). Throws qkv::FileError.
+  virtual NamedTokens named_tokens(const Tokenizer& tokenizer) const {
+    static_cast<void>(tokenizer);
+    return {};
+  }
 
  protected:
   ModelSource(std::string path, std::string format) : path_(std::move(path)), format_(std::move(format)) {}

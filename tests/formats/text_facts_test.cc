@@ -65,7 +65,8 @@ TEST(TextFacts, GoThroughEveryFormat) {
   for (const std::string from : {"qkv", "gguf", "hf"})
     for (const std::string to : {"qkv", "gguf", "hf"}) {
       SCOPED_TRACE(from + " to " + to);
-      save(scratch.path(from + "1"), from, {small_llama(), tokenizer(), {258, 256, 257}, kTemplate});
+      const NamedTokens named{.begin = 257, .unknown = 256, .padding = 259};
+      save(scratch.path(from + "1"), from, {small_llama(), tokenizer(), {258, 256, 257}, kTemplate, named});
       save(scratch.path(to + "2"), to, load_model(scratch.path(from + "1")));
       const LoadedModel again = load_model(scratch.path(to + "2"));
       EXPECT_THAT(again.end_tokens, ElementsAre(258, 256, 257));
@@ -75,6 +76,10 @@ TEST(TextFacts, GoThroughEveryFormat) {
       const ModelFacts facts = inspect_model(scratch.path(to + "2"));
       EXPECT_EQ(facts.end_tokens, again.end_tokens);
       EXPECT_EQ(facts.chat_template, kTemplate);
+      EXPECT_EQ(again.named, named);
+      EXPECT_EQ(facts.named, named);
+      EXPECT_EQ(load_model_for_reading(scratch.path(to + "2")).named, named);
+      EXPECT_EQ(again.tokenizer.begin_token(), -1);  // a name alone puts nothing before a text
     }
 }
 
@@ -83,19 +88,22 @@ TEST(TextFacts, WhatWasThereBeforeDoesNotStay) {
   for (const std::string format : {"qkv", "gguf", "hf"}) {
     SCOPED_TRACE(format);
     const std::string path = scratch.path(format);
-    save(path, format, {small_llama(), tokenizer(), {258, 256}, kTemplate});
+    save(path, format, {small_llama(), tokenizer(), {258, 256}, kTemplate, {1, 2, 3}});
     if (format == "hf") scratch.file("hf/chat_template.jinja", "{{ 'another' }}");
     save(path, format, {small_llama(), tokenizer(), {}, ""});
     const LoadedModel again = load_model(path);
     EXPECT_THAT(again.end_tokens, ElementsAre(256));
     EXPECT_EQ(again.chat_template, "");
+    EXPECT_EQ(again.named, NamedTokens());
   }
   // A model of qkv's over one of Hugging Face's, whose template stands in a file of its own.
   save(scratch.path("over"), "hf", {small_llama(), tokenizer(), {258}, kTemplate});
   save(scratch.path("over"), "qkv", {small_llama(), tokenizer(), {}, ""});
   EXPECT_EQ(load_model(scratch.path("over")).chat_template, "");
   // What the tokenizer says needs no file.
-  save(scratch.path("qkv"), "qkv", {small_llama(), tokenizer(), {256}, ""});
+  TokenizerData data = tokenizer().data();
+  data.begin_token = 257;
+  save(scratch.path("qkv"), "qkv", {small_llama(), Tokenizer::from_data(data), {256}, "", {.begin = 257}});
   EXPECT_FALSE(std::filesystem::exists(scratch.path("qkv/generation_config.json")));
   EXPECT_FALSE(std::filesystem::exists(scratch.path("qkv/chat_template.jinja")));
 }
@@ -103,14 +111,19 @@ TEST(TextFacts, WhatWasThereBeforeDoesNotStay) {
 // The places where other programs look.
 TEST(TextFacts, StandWhereOtherProgramsReadThem) {
   const Scratch scratch;
-  const LoadedModel model{small_llama(), tokenizer(), {258, 256, 257, 259}, kTemplate};
+  const LoadedModel model{small_llama(), tokenizer(), {258, 256, 257, 259}, kTemplate, {257, 65, 259}};
   save(scratch.path("hf"), "hf", model);
   const json config = json::parse(read_all(scratch.path("hf/tokenizer_config.json")));
   EXPECT_EQ(config["chat_template"], kTemplate);
   EXPECT_EQ(config["eos_token"], "<|im_end|>");
-  EXPECT_FALSE(config.contains("bos_token"));
+  EXPECT_EQ(config["bos_token"], "<|im_start|>");
+  EXPECT_EQ(config["pad_token"], "word");
+  EXPECT_FALSE(config.contains("unk_token"));  // "A" would become a control token
   for (const char* name : {"hf/generation_config.json", "hf/config.json"})
-    EXPECT_EQ(json::parse(read_all(scratch.path(name)))["eos_token_id"], json({258, 256, 257, 259})) << name;
+    for (const auto& [key, id] :
+         {std::pair("eos_token_id", json({258, 256, 257, 259})), {"bos_token_id", 257}, {"pad_token_id", 259}})
+      EXPECT_EQ(json::parse(read_all(scratch.path(name)))[key], id) << name << " " << key;
+  EXPECT_EQ(json::parse(read_all(scratch.path("hf/generation_config.json")))["unk_token_id"], 65);
 
   save(scratch.path("m.gguf"), "gguf", model);
   const GgufFile file(scratch.path("m.gguf"));
@@ -118,18 +131,62 @@ TEST(TextFacts, StandWhereOtherProgramsReadThem) {
   EXPECT_EQ(file->integer("tokenizer.ggml.eos_token_id", 0, 300), 258);
   EXPECT_EQ(file->integer("tokenizer.ggml.eot_token_id", 0, 300), 256);
   EXPECT_EQ(file->integer("tokenizer.ggml.eom_token_id", 0, 300), 257);
+  EXPECT_EQ(file->integer("tokenizer.ggml.bos_token_id", 0, 300), 257);
+  EXPECT_EQ(file->integer("tokenizer.ggml.unknown_token_id", 0, 300), 65);
+  EXPECT_EQ(file->integer("tokenizer.ggml.padding_token_id", 0, 300), 259);
+  EXPECT_FALSE(file->boolean("tokenizer.ggml.add_bos_token"));
   EXPECT_EQ(load_model(scratch.path("m.gguf")).end_tokens.size(), gguf_end_tokens);
 
   save(scratch.path("qkv"), "qkv", model);
   EXPECT_EQ(read_all(scratch.path("qkv/chat_template.jinja")), kTemplate);
 }
 
+// Of several files the first that names a token; what names none is passed over, what is malformed refused.
+TEST(TextFacts, NamesOfADirectory) {
+  const Scratch scratch;
+  save(scratch.path("m"), "hf", {small_llama(), tokenizer(), {}, ""});
+  const auto names = [&](const char* tokenizer_config, const char* generation_config) {
+    scratch.file("m/tokenizer_config.json", tokenizer_config);
+    scratch.file("m/generation_config.json", generation_config);
+    return load_model(scratch.path("m")).named;
+  };
+  const char* texts = R"({"bos_token": {"__type": "AddedToken", "content": "<|im_start|>"}, "pad_token": "word"})";
+  EXPECT_EQ(names(texts, R"({"bos_token_id": 3, "unk_token_id": 4, "pad_token_id": 5})"), NamedTokens({257, 4, 259}));
+  EXPECT_EQ(names(R"({"bos_token": null, "pad_token": "a word that is no token"})",
+                  R"({"bos_token_id": 269, "pad_token_id": -1, "unk_token_id": 270})"),
+            NamedTokens({269, -1, -1}));
+  EXPECT_EQ(names("{}", "{}"), NamedTokens());
+  for (const char* bad : {"[]", R"({"bos_token": 1})", R"({"pad_token": {"text": "word"}})", R"({"unk_token": ["a"]})"})
+    EXPECT_THROW(names(bad, "{}"), FileError) << bad;
+  for (const char* bad : {R"({"bos_token_id": "1"})", R"({"pad_token_id": -2})", R"({"unk_token_id": 1e3})"})
+    EXPECT_THROW(names("{}", bad), FileError) << bad;
+}
+
+// What the tokenizer puts before a text and what stands for unknown bytes have those names where a file has no others.
+TEST(TextFacts, NamesThatTheTokenizerGives) {
+  const Scratch scratch;
+  TokenizerData data = tokenizer().data();
+  data.begin_token = 257;
+  data.unknown_token = 256;
+  for (const std::string format : {"qkv", "gguf", "hf"}) {
+    save(scratch.path(format), format, {small_llama(), Tokenizer::from_data(data), {}, ""});
+    const LoadedModel again = load_model(scratch.path(format));
+    EXPECT_EQ(again.tokenizer.begin_token(), 257) << format;
+    EXPECT_EQ(again.named, NamedTokens({257, 256, -1})) << format;
+  }
+  // GGUF has one place for both.
+  save(scratch.path("gguf"), "gguf", {small_llama(), Tokenizer::from_data(data), {}, "", {.begin = 258}});
+  EXPECT_EQ(load_model(scratch.path("gguf")).named.begin, 257);
+}
+
 TEST(TextFacts, WhatCannotBeIsRefused) {
   const Scratch scratch;
   for (const std::string format : {"qkv", "gguf", "hf"})
     for (const TextFacts& facts :
-         {TextFacts{{270}, ""}, TextFacts{{256, -1}, ""}, TextFacts{{}, std::string(largest_chat_template + 1, 'x')}})
-      EXPECT_THROW(save(scratch.path("x"), format, {small_llama(), tokenizer(), facts.end_tokens, facts.chat_template}),
+         {TextFacts{{270}, ""}, TextFacts{{256, -1}, ""}, TextFacts{{}, std::string(largest_chat_template + 1, 'x')},
+          TextFacts{{}, "", {270, -1, -1}}, TextFacts{{}, "", {-1, -2, -1}}, TextFacts{{}, "", {-1, -1, 270}}})
+      EXPECT_THROW(save(scratch.path("x"), format,
+                        {small_llama(), tokenizer(), facts.end_tokens, facts.chat_template, facts.named}),
                    std::invalid_argument)
           << format;
   EXPECT_EQ(scratch.entries(), 0);

@@ -217,7 +217,9 @@ int read_everything(std::span<const std::byte> file) {
     source->end_tokens();
     source->chat_template();
     reached = 2;
-    use_tokenizer(source->tokenizer());
+    const Tokenizer tokenizer = source->tokenizer();
+    source->named_tokens(tokenizer);
+    use_tokenizer(tokenizer);
     reached = 3;
   });
   return reached;
