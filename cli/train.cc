@@ -329,14 +329,15 @@ bool run_with_page(qkv::Trainer& trainer, const qkv::RunOptions& options, Report
   }
 }
 
-// The whole run's speed, evaluations, checkpoints and samples included; the peak is the mean of one measured before the
-// first step and one after the last.
+// The whole run's speed, evaluations, checkpoints and samples included; the peak is the greater of one measured
+// before the first step and one after the last, since other programs can only lower them.
 void report_speed(Reporter& reporter, const TrainSettings& settings, double flops, double before, double after) {
   const TrainProfile& profile = reporter.profile();
   if (profile.steps == 0) return;
-  const double rate = static_cast<double>(profile.tokens) / reporter.seconds(), peak = (before + after) / 2 * 1e9;
-  reporter.line(fmt::format("speed: {:.1f} tokens/s in all, {:.1f} % of the peak; {:.2f} GB of memory at most", rate,
-                            100 * rate * flops / peak, static_cast<double>(peak_memory()) / 1e9));
+  const double rate = static_cast<double>(profile.tokens) / reporter.seconds(), peak = std::max(before, after);
+  reporter.line(
+      fmt::format("speed: {:.1f} tokens/s in all, {:.1f} % of the peak of {:.0f} GF/s; {:.2f} GB of memory at most",
+                  rate, 100 * rate * flops / (peak * 1e9), peak, static_cast<double>(peak_memory()) / 1e9));
   if (settings.profile) print(profile_table(profile));
 }
 

@@ -104,7 +104,7 @@ TEST_P(Decode, WithSoftcapAlibiSinksAndScale) {
 }
 
 TEST_P(Decode, RollingCacheHasTheBitsOfAWindowMask) {
-  for (std::int64_t window : {1, 2, 8, 64, 65, 100}) {
+  for (std::int64_t window : {1, 2, 8, 64, 65, 100, 128, 129}) {
     for (std::int64_t spare : {0, 1, 30}) {
       SCOPED_TRACE(std::to_string(window) + " of " + std::to_string(window + spare));
       Sequence s(330);

@@ -159,7 +159,7 @@ TEST_P(WorkedNumbers, OneHotQueriesLookUpValues) {
 TEST_P(WorkedNumbers, EqualScoresAreTheMean) {
   AttentionOptions options;
   options.path = GetParam();
-  for (std::int64_t n : {1, 2, 3, 63, 64, 65, 130}) {
+  for (std::int64_t n : {1, 2, 3, 63, 64, 65, 127, 128, 129, 258}) {
     Tensor v({1, 1, n, 1});
     for (std::int64_t j = 0; j < n; ++j) v.data()[j] = static_cast<float>(j + 1);
     const Forward f = forward(random({1, 1, 2, 4}, 5), Tensor({1, 1, n, 4}), v, options);
