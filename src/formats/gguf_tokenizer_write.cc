@@ -5,6 +5,7 @@
 #include <array>
 #include <stdexcept>
 
+#include "formats/gguf_scores.h"
 #include "formats/gguf_splits.h"
 #include "formats/gguf_tokenizer.h"
 #include "formats/in_quotes.h"
@@ -50,7 +51,7 @@ Vocabulary vocabulary_of(const TokenizerData& data, std::int64_t vocab_size) {
     else if (v.types[id] != kNormal)
       v.spellings.push_back(token);
     else
-      v.spellings.push_back(data.scores.empty() ? to_byte_level(token) : with_marks(token));
+      v.spellings.push_back(data.scores.empty() && !data.characters ? to_byte_level(token) : with_marks(token));
   }
   while (static_cast<std::int64_t>(v.spellings.size()) < vocab_size) {
     v.spellings.push_back("[PAD" + std::to_string(v.spellings.size()) + "]");
@@ -75,9 +76,10 @@ void write_id(GgufWriter& file, const std::string& name, std::int32_t id) {
 void write_gguf_tokenizer(GgufWriter& file, const TokenizerData& data, std::int64_t vocab_size,
                           const TextFacts& facts) {
   const std::vector<std::int32_t>& end_tokens = facts.end_tokens;
-  if (data.characters) refuse("GGUF has no name for byte pairs of characters (sentencepiece's, from a tokenizer.json)");
+  if (!data.after.empty() || data.before.size() > 1)
+    refuse("GGUF can say one token before a text and none after it; the tokenizer puts more there");
   const Vocabulary v = vocabulary_of(data, vocab_size);
-  const bool scored = !data.scores.empty();
+  const bool scored = data.characters || !data.scores.empty();
   file.string("tokenizer.ggml.model", scored ? "llama" : "gpt2");
   if (!scored) {
     // Without merges a split changes nothing.
@@ -91,7 +93,7 @@ void write_gguf_tokenizer(GgufWriter& file, const TokenizerData& data, std::int6
   }
   file.strings("tokenizer.ggml.tokens", v.spellings);
   if (scored) {
-    std::vector<float> scores = data.scores;
+    std::vector<float> scores = data.characters ? scores_of_merges(data) : data.scores;
     scores.resize(v.spellings.size(), -1000.0f);
     file.f32s("tokenizer.ggml.scores", scores);
   }

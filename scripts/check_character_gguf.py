@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Whether llama.cpp reads byte pairs of characters, which qkv writes to GGUF as pieces with scores, as `tokenizers` does.
+
+    check_character_gguf.py QKV TEXT [--strings 3000]
+
+A model of sentencepiece's, learnt from the first megabyte of TEXT, becomes a tokenizer.json as transformers makes it (each
+piece of any two, the best first) of a small random LLaMA, which `qkv convert` writes as GGUF. Lines of TEXT and drawn
+strings must have the same ids by `tokenizers` there and by llama.cpp here. Needs sentencepiece, torch, transformers and
+xllamacpp.
+"""
+import argparse
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+import sentencepiece
+import xllamacpp
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
+from transformers import LlamaConfig, LlamaForCausalLM
+
+MARK = "\u2581"
+PARTS = [" ", "  ", "a", "the ", "LORD", "\u00e9", "\u4e2d", "\U0001f600", "\n", "\t", "1", "'s", "Ab", ",", "e\u0301", "and", "s"]
+
+
+def learnt(text, folder):
+    """The pieces of a model of 1500, by id, and how many of them are no words: <unk>, <s>, </s> and the bytes."""
+    sentencepiece.SentencePieceTrainer.train(input=text, model_prefix=f"{folder}/m", vocab_size=1500, model_type="bpe",
+                                             byte_fallback=True, num_threads=1, minloglevel=2)
+    model = sentencepiece.SentencePieceProcessor(model_file=f"{folder}/m.model")
+    return [model.id_to_piece(i) for i in range(model.get_piece_size())], 3 + 256
+
+
+def tokenizer_of(pieces, first):
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    words = set(pieces[first:])
+    merges = []
+    for piece in pieces[first:]:  # their scores fall with their ids
+        pairs = [(piece[:at], piece[at:]) for at in range(1, len(piece)) if piece[:at] in words and piece[at:] in words]
+        merges += sorted(pairs, key=lambda pair: (ids[pair[0]], ids[pair[1]]))
+    tokenizer = Tokenizer(models.BPE(ids, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
+    tokenizer.decoder = decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(),
+                                           decoders.Strip(" ", 1, 0)])
+    tokenizer.add_special_tokens([AddedToken(piece, normalized=False) for piece in pieces[:3]])
+    return tokenizer
+
+
+def served(path):
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path, parameters.n_ctx, parameters.cpuparams.n_threads = path, 64, 1
+    parameters.port, parameters.warmup = 18731, False
+    return xllamacpp.Server(parameters)
+
+
+def ids_of(server, text):
+    body = json.dumps({"content": text, "add_special": False, "parse_special": False}).encode()
+    request = urllib.request.Request(server.listening_address + "/tokenize", body, {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request))["tokens"]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("qkv")
+    parser.add_argument("text")
+    parser.add_argument("--strings", type=int, default=3000)
+    options = parser.parse_args()
+    text = pathlib.Path(options.text).read_bytes()[:1_000_000].decode(errors="ignore")
+    with tempfile.TemporaryDirectory() as folder:
+        part = pathlib.Path(folder, "text.txt")
+        part.write_text(text, encoding="utf-8")
+        tokenizer = tokenizer_of(*learnt(str(part), folder))
+        LlamaForCausalLM(LlamaConfig(vocab_size=tokenizer.get_vocab_size(), hidden_size=64, intermediate_size=64,
+                                     num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=64)
+                         ).save_pretrained(f"{folder}/hf")
+        tokenizer.save(f"{folder}/hf/tokenizer.json")
+        subprocess.run([options.qkv, "convert", f"{folder}/hf", f"{folder}/m.gguf", "--type", "f32"], check=True,
+                       stdout=subprocess.DEVNULL)
+        server, draw = served(f"{folder}/m.gguf"), random.Random(1)
+        strings = [line for line in text.splitlines() if line][: options.strings // 2]
+        strings += ["".join(draw.choices(PARTS, k=draw.randint(1, 25))) for _ in range(options.strings - len(strings))]
+        other = [s for s in strings if ids_of(server, s) != tokenizer.encode(s, add_special_tokens=False).ids]
+    print(f"{len(strings)} strings, {len(strings) - len(other)} with the same ids by tokenizers and by llama.cpp"
+          + (f"; not {other[0]!r}" if other else ""))
+    sys.exit(1 if other else 0)
+
+
+if __name__ == "__main__":
+    main()
