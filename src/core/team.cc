@@ -48,13 +48,17 @@ void Team::wait(const std::atomic<std::uint32_t>& value, std::uint32_t old, int 
 }
 
 void Team::run_tasks(int thread) noexcept {
-  if (count_ <= size_) {
-    if (thread < count_) task_(context_, thread);
+  if (count_ > size_) {
+    for (std::int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < count_;
+         i = next_.fetch_add(1, std::memory_order_relaxed))
+      task_(context_, i);
     return;
   }
-  for (std::int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < count_;
-       i = next_.fetch_add(1, std::memory_order_relaxed))
-    task_(context_, i);
+  for (std::int64_t k = 0; k < count_; ++k) {
+    const std::int64_t i = (thread + k) % count_;
+    const std::uint64_t bit = std::uint64_t{1} << i;
+    if ((taken_.fetch_or(bit, std::memory_order_relaxed) & bit) == 0) task_(context_, i);
+  }
 }
 
 void Team::work(std::int64_t count, Task task, const void* context) noexcept {
@@ -62,27 +66,35 @@ void Team::work(std::int64_t count, Task task, const void* context) noexcept {
   task_ = task;
   context_ = context;
   next_.store(0, std::memory_order_relaxed);
-  busy_.store(static_cast<std::uint32_t>(size_ - 1), std::memory_order_relaxed);
-  const std::uint32_t turn = turn_.load(std::memory_order_relaxed);
-  tell(turn_, turn + 1);
+  taken_.store(0, std::memory_order_relaxed);
+  const std::uint32_t turn = turn_.load(std::memory_order_relaxed) + 1, emptied = emptied_.load();
+  state_.store(std::uint64_t{turn} << 32, std::memory_order_release);
+  tell(turn_, turn);
   current_ = nullptr;
   run_tasks(0);
   current_ = this;
-  if (size_ > 1) wait(done_, turn, 0);
+  if ((state_.fetch_or(kClosed, std::memory_order_acq_rel) & kInside) != 0) wait(emptied_, emptied, 0);
 }
 
 void Team::end() noexcept {
-  task_ = nullptr;
+  ended_.store(true);
   tell(turn_, turn_.load(std::memory_order_relaxed) + 1);
 }
 
 void Team::follow(int thread) noexcept {
-  for (std::uint32_t turn = 0;; ++turn) {
+  for (std::uint32_t turn = 0;;) {
     wait(turn_, turn, thread);
-    if (!task_) return;
+    turn = turn_.load(std::memory_order_acquire);
+    if (ended_.load()) return;
+    std::uint64_t state = state_.load(std::memory_order_relaxed);
+    bool inside = false;
+    while (!inside && state >> 32 == turn && (state & kClosed) == 0)
+      inside = state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel);
+    if (!inside) continue;
     run_tasks(thread);
-    if (busy_.fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
-    tell(done_, turn + 1);
+    const std::uint64_t before = state_.fetch_sub(1, std::memory_order_acq_rel);
+    if ((before & kClosed) != 0 && (before & kInside) == 1)
+      tell(emptied_, emptied_.load(std::memory_order_relaxed) + 1);
   }
 }
 

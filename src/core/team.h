@@ -28,7 +28,8 @@ class Team {
   static Team* current() noexcept { return current_; }
 
   int size() const noexcept { return size_; }
-  // task(context, i) for i = 0 ... count - 1. Task i is thread i's if there are no more tasks than threads.
+  // task(context, i) for i = 0 ... count - 1. Thread i begins with task i if there are no more tasks than threads. A
+  // thread that does not come in time is not waited for: the others do all.
   void work(std::int64_t count, Task task, const void* context) noexcept;
   // What thread i will read next: it may ask for these bytes while it waits, once. No result depends on it.
   void expect(int thread, const void* at, std::int64_t bytes) noexcept;
@@ -48,14 +49,19 @@ class Team {
     std::atomic<const char*> at = nullptr, end = nullptr;
   };
 
+  // Of state_: threads at work beside the leader, whether more may join them, and in the upper half the turn.
+  static constexpr std::uint64_t kInside = 0xffff, kClosed = 0x10000;
+
   int size_;
-  std::int64_t count_ = 0;
-  Task task_ = nullptr;  // null: the end
+  std::int64_t count_ = 0;  // these three are read by threads inside, and written when there is none
+  Task task_ = nullptr;
   const void* context_ = nullptr;
+  std::atomic<bool> ended_ = false;
   alignas(64) std::atomic<std::uint32_t> turn_ = 0;  // of tasks: one more each time
-  alignas(64) std::atomic<std::int64_t> next_ = 0;
-  alignas(64) std::atomic<std::uint32_t> busy_ = 0;  // followers that have not finished the turn
-  alignas(64) std::atomic<std::uint32_t> done_ = 0;  // turns that all followers have finished
+  alignas(64) std::atomic<std::uint64_t> state_ = kClosed;
+  alignas(64) std::atomic<std::int64_t> next_ = 0;      // task to be taken
+  std::atomic<std::uint64_t> taken_ = 0;                // of no more tasks than threads, a bit each
+  alignas(64) std::atomic<std::uint32_t> emptied_ = 0;  // how often the last thread left a closed turn
   Expected expected_[kMost];
   static thread_local Team* current_;
 };
