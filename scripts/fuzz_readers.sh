@@ -20,7 +20,7 @@ rm -f "$work"/*.profraw
 # The sources of each reader, and how long its inputs may be.
 declare -A sources=(
   [safetensors]="formats/safetensors.cc formats/safetensors_header.cc" [index]="formats/tensor_files.cc formats/strict_json.cc"
-  [config]="formats/config_json.cc formats/hf_config.cc" [directory]="formats/directory_source.cc formats/hf_names.cc"
+  [config]="formats/config_json.cc formats/hf_config.cc" [directory]="formats/directory_source.cc formats/hf_names.cc formats/named_tokens.cc"
   [tokenizer]="formats/tokenizer_json_read.cc formats/tokenizer_characters.cc text/oniguruma.cc" [npy]=formats/npy.cc
   [andrea]=formats/andrea.cc [harris]=formats/andrea_layout.cc [adapter]=formats/lora_file.cc
   [gguf]="formats/gguf.cc formats/gguf_parse.cc formats/gguf_config.cc formats/gguf_names.cc formats/gguf_source.cc

@@ -51,19 +51,23 @@ void read_config(std::string_view bytes) {
   if (config.positions == Positions::rotary && config.head_dim < 1000) rotary_frequencies(config);
 }
 
-// config.json, a zero byte, generation_config.json, a zero byte, model.safetensors.
+// config.json, generation_config.json and tokenizer_config.json, a zero byte after each, then model.safetensors.
 void read_directory(std::string_view bytes) {
   static const bool made = std::filesystem::create_directories(folder().path("d"));
   if (made) folder().write("d/tokenizer.json", kTinyTokenizer);
   folder().write("d/config.json", next_part(bytes));
   const std::string_view generation = next_part(bytes);
   folder().write("d/generation_config.json", generation.empty() ? "{}" : generation);
+  const std::string_view names = next_part(bytes);
+  folder().write("d/tokenizer_config.json", names.empty() ? "{}" : names);
   folder().write("d/model.safetensors", bytes);
   load_model_for_reading(folder().path("d"));
   const LoadedModel loaded = load_model(folder().path("d"));
   for (const Tensor& parameter : loaded.model.parameters()) touch(parameter.raw(), parameter.bytes());
   for (const std::int32_t id : loaded.end_tokens)
     if (id < 0 || id >= loaded.model.config().vocab_size) throw std::logic_error("an end token that is none");
+  for (const std::int32_t id : {loaded.named.begin, loaded.named.unknown, loaded.named.padding})
+    if (id < -1 || id >= loaded.model.config().vocab_size) throw std::logic_error("a name of a token that is none");
 }
 
 void read_tokenizer(std::string_view bytes) {

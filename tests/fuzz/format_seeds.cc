@@ -58,6 +58,9 @@ std::string files_of(const std::string& name) {
   const std::string generation = name + "/generation_config.json";
   std::string bytes = folder().read(name + "/config.json") + '\0';
   bytes += name == "own" ? "{}" : folder().read(generation);
+  bytes += '\0';
+  bytes += name == "own" ? R"({"bos_token": {"content": "a"}, "unk_token": "none", "pad_token": null})"
+                         : folder().read(name + "/tokenizer_config.json");
   return bytes + '\0' + folder().read(name + "/model.safetensors");
 }
 
@@ -109,7 +112,8 @@ std::vector<std::string> directory_seeds() {
   own.vocab_size = 3;
   save_model(folder().path("own"), Model(own), tokenizer);
   seeds.push_back(files_of("own"));
-  save_hugging_face(folder().path("l"), Model(small_llama()), tokenizer, {.facts = {.end_tokens = {1, 2}}});
+  save_hugging_face(folder().path("l"), Model(small_llama()), tokenizer,
+                    {.facts = {.end_tokens = {1, 2}, .named = {0, 1, 2}}});
   seeds.push_back(files_of("l"));
   // A tied head that is stored nevertheless, and tensors of old versions.
   const Tensor head({3, 2}), frequencies({1});
