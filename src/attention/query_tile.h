@@ -24,8 +24,9 @@ struct QueryTile {
   float slopes[kMaxWidth];
   DropoutColumns dropout;  // only with dropout
 
-  std::int64_t head(int row) const noexcept { return first_head + row / queries; }
-  std::int64_t query(int row) const noexcept { return first_query + row % queries; }
+  // Without a division where there is one head: whoever asks asks for every row.
+  std::int64_t head(int row) const noexcept { return heads == 1 ? first_head : first_head + row / queries; }
+  std::int64_t query(int row) const noexcept { return first_query + (heads == 1 ? row : row % queries); }
 };
 
 // How the query rows of one key head are cut.

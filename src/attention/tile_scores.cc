@@ -12,7 +12,7 @@ namespace {
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 constexpr int kSegmentStep = 8;  // keys
 
-// Cuts the key tile where the set of vectors that read it changes.
+// Cuts the key tile where the set of vectors that read it changes, and around the keys that every row reads.
 void cut_segments(const QueryTile& tile, const KeyTile& keys, TileScores& scores) noexcept {
   const int vectors = tile.kernels->width / tile.kernels->lanes;
   int begin[3], end[3], cuts[kMaxSegments], count = 0;
@@ -21,19 +21,24 @@ void cut_segments(const QueryTile& tile, const KeyTile& keys, TileScores& scores
     for (; at > 0 && cuts[at - 1] > cut; --at) cuts[at] = cuts[at - 1];
     cuts[at] = cut;
   };
+  const auto inside = [&](std::int64_t j) {
+    return static_cast<int>(std::clamp<std::int64_t>(j - keys.j0, 0, keys.n));
+  };
   for (int v = 0; v < vectors; ++v) {
-    const auto inside = [&](std::int64_t j) {
-      return static_cast<int>(std::clamp<std::int64_t>(j - keys.j0, 0, keys.n));
-    };
     begin[v] = inside(tile.vector_begin[v]) / kSegmentStep * kSegmentStep;
     end[v] = std::min(keys.n, (inside(tile.vector_end[v]) + kSegmentStep - 1) / kSegmentStep * kSegmentStep);
     if (begin[v] >= end[v]) continue;
     insert(begin[v]);
     insert(end[v]);
   }
+  const int all_begin = inside(tile.all_begin), all_end = inside(tile.all_end);
+  if (all_begin < all_end) {
+    insert(std::min(keys.n, (all_begin + kSegmentStep - 1) / kSegmentStep * kSegmentStep));
+    insert(all_end == keys.n ? keys.n : all_end / kSegmentStep * kSegmentStep);
+  }
   for (int c = 0; c + 1 < count; ++c) {
     if (cuts[c] == cuts[c + 1]) continue;
-    Segment g{cuts[c], cuts[c + 1], vectors, 0};
+    Segment g{cuts[c], cuts[c + 1], vectors, 0, cuts[c] < all_begin || cuts[c + 1] > all_end};
     for (int v = 0; v < vectors; ++v)
       if (begin[v] < g.k1 && end[v] > g.k0) g.first = std::min(g.first, v), g.last = std::max(g.last, v + 1);
     if (g.first < g.last) scores.segment[scores.segments++] = g;
@@ -135,16 +140,17 @@ TileScores compute_scores(const TilePlan& plan, const QueryTile& tile, const Key
   if (limited)
     cut_segments(tile, keys, scores);
   else
-    scores.segment[scores.segments++] = {0, keys.n, 0, width / kernel.lanes};
+    scores.segment[scores.segments++] = {0, keys.n, 0, width / kernel.lanes, false};
   std::fill_n(scores.max, width, kMinusInfinity);
 
-  const bool changed = plan.score_factor != 1 || p.softcap > 0 || !p.slopes.empty() || masked || limited;
+  const bool all_changed = plan.score_factor != 1 || p.softcap > 0 || !p.slopes.empty() || masked;
   float ignored[kMaxWidth];
   std::fill_n(ignored, width, kMinusInfinity);
   for (int i = 0; i < scores.segments; ++i) {
     const Segment& g = scores.segment[i];
     const int n = g.k1 - g.k0;
     float* s = scratch.s + g.k0 * width;
+    const bool changed = all_changed || g.limited;
     float* max = changed ? ignored : scores.max;
     if (plan.bf16)
       kernel.bf16->scores(keys.k16 + g.k0 * keys.ldk, keys.ldk, scratch.qt_pairs, (p.d_k + 1) / 2, n, tile.rows,
@@ -158,7 +164,7 @@ TileScores compute_scores(const TilePlan& plan, const QueryTile& tile, const Key
                      want_slope ? scratch.slope + g.k0 * width : nullptr);
     if (!p.slopes.empty()) add_alibi(p, tile, keys, g, s);
     if (masked) kernel.add(scratch.bias + g.k0 * width, n, g.first, g.last, s);
-    if (limited) limit_segment(tile, keys, g, s);
+    if (g.limited) limit_segment(tile, keys, g, s);
     kernel.column_max(s, n, g.first, g.last, scores.max);
   }
   return scores;

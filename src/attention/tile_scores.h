@@ -7,9 +7,10 @@
 
 namespace qkv {
 
-// Keys [k0, k1) of a key tile that the vectors [first, last) read.
+// Keys [k0, k1) of a key tile that the vectors [first, last) read; limited: some of their rows only a part of them.
 struct Segment {
   int k0, k1, first, last;
+  bool limited;
 };
 
 inline constexpr int kMaxSegments = 8;
