@@ -42,7 +42,7 @@ class WeightBytes : public TraceSink {
 std::int64_t tokens_with_room(const ModelConfig& c, std::int64_t read, double bytes, double most) {
   const double square = bytes / static_cast<double>(read * read) * (1 + 1 / static_cast<double>(c.n_head));
   const double each = 5.0 * static_cast<double>(c.n_layer * c.n_head) + 105.0 * static_cast<double>(c.n_layer + 1) + 30;
-  constexpr double kScripts = 140'000;
+  constexpr double kScripts = 160'000;
   const double room = std::max(most - kScripts, 0.0);
   const double tokens = 2 * room / (each + std::sqrt(each * each + 4 * square * room));
   return static_cast<std::int64_t>(tokens) / 10 * 10;

@@ -37,6 +37,9 @@
     });
   }
 
+  // Relative luminance (WCAG 2).
+  const bright = (rgb) => rgb.reduce((sum, c, at) => sum + [0.2126, 0.7152, 0.0722][at] * ((c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4), 0);
+
   // As a canvas keeps them: red in the lowest byte.
   const words = (colours) => Uint32Array.from(colours, ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0);
 
@@ -56,12 +59,17 @@
     const ground = toLab(rgb.card), dark = ground[0] < 0.5;
     found.dark = dark;
     found.weights = dark ?
-      scale([ground, polar(0.4, 0.09, 262), polar(0.6, 0.1, 215), polar(0.78, 0.12, 165), polar(0.95, 0.13, 105)]) :
+      scale([ground, polar(0.4, 0.15, 262), polar(0.6, 0.1, 215), polar(0.78, 0.12, 165), polar(0.95, 0.13, 105)]) :
       scale([ground, polar(0.8, 0.09, 205), polar(0.6, 0.12, 245), polar(0.45, 0.15, 272), polar(0.24, 0.1, 290)]);
     const far = dark ? 0.8 : 0.52;
     const below = scale([ground, polar((ground[0] + far) / 2, 0.09, 252), polar(far, 0.15, 255)]);
     const above = scale([ground, polar((ground[0] + far) / 2, 0.08, 60), polar(far, 0.15, 52)]);
     found.weightWords = words(found.weights);
+    found.onWeights = found.weights.map((ground) => {
+      const contrast = (ink) => { const [a, b] = [bright(ink), bright(ground)]; return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05); };
+      const best = (inks) => inks.reduce((a, b) => contrast(b) > contrast(a) ? b : a), own = best([rgb.ink, rgb.page]);
+      return css(contrast(own) >= 4.5 ? own : best([[0, 0, 0], [255, 255, 255]]));
+    });
     found.signed = [...below.slice().reverse(), ...above.slice(1)];  // 511: the middle is 0
     found.signedWords = words(found.signed);
     found.negative = css(below[255]);
@@ -76,6 +84,8 @@
   qkv.css = css;
   // The colour of a share from 0 to 1.
   qkv.weightColour = (colours, share) => css(colours.weights[Math.round(255 * Math.max(0, Math.min(1, share)))]);
+  // The colour of a text on it.
+  qkv.inkOn = (colours, share) => colours.onWeights[Math.round(255 * Math.max(0, Math.min(1, share)))];
   // The place in signedWords of a share from -1 to 1.
   qkv.signedAt = (share) => 255 + Math.round(255 * Math.max(-1, Math.min(1, share)));
   // Levels 0 to 255 of shares, by the upper half of a weight's bits (its sign is never set): a table instead of a

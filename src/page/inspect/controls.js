@@ -20,10 +20,10 @@
     const now = changed;
     changed = new Set();
     if (now.has('theme')) qkv.colours = qkv.palette();
+    show(now);  // before the view measures what is left of the window
     if (now.has('layer') || now.has('head') || now.has('kind') || now.has('theme') || now.has('query') || now.has('hover') ||
         now.has('log') || now.has('hideFirst') || now.has('ownScale') || now.has('matches') || now.has('view')) shade(now);
     views[state.view].update(now);
-    show(now);
   }
 
   function change(values) {
@@ -88,7 +88,7 @@
       const colour = part < 0.02 ? '' : qkv.weightColour(colours, part);
       if (spans[j].qkvColour !== colour) {
         spans[j].style.backgroundColor = spans[j].qkvColour = colour;
-        spans[j].classList.toggle('bright', part > 0.45);
+        spans[j].style.color = colour && qkv.inkOn(colours, part);
       }
     }
     shaded = query + 1;
@@ -102,7 +102,14 @@
     if (now.has('matches')) spans.forEach((span, i) => span.classList.toggle('match', here.has(i)));
     const says = find('strip-says');
     says.replaceChildren(named(query), ` reads in ${sourceName()}: `);
-    qkv.largest(weights, query, 4, state.hideFirst ? 1 : 0).forEach((j, i) => says.append(i ? ', ' : '', named(j), ' ' + qkv.weight(weights, query, j)));
+    says.append(...toldReads(weights, query, 4));
+  }
+
+  // What a query reads most, as parts of a line.
+  function toldReads(weights, query, most) {
+    const {keys, rest} = qkv.reads(weights, query, most, state.hideFirst ? 1 : 0);
+    const parts = keys.flatMap((j, i) => [i ? ', ' : '', named(j), ' ' + qkv.weight(weights, query, j)]);
+    return rest ? [...parts, ', the rest ' + rest] : parts;
   }
 
   function named(i) {
@@ -184,6 +191,9 @@
 
   function show(now) {  // the switches as the state has them
     for (const id of ['layer', 'head', 'query', 'kind']) if (now.has(id) || now.has('began')) find(id).value = state[id];
+    if (now.has('heads') || now.has('view')) {
+      find('kind').options[0].textContent = state.view === 'lines' && state.heads.size !== 1 ? `${state.heads.size} heads` : 'one head';
+    }
     find('own-scale').checked = state.ownScale;
     find('log').checked = state.log;
     find('hide-first').checked = state.hideFirst;
@@ -196,18 +206,18 @@
   }
 
   // The scale beside a view: from 0 (or a ten-thousandth) to the largest weight.
-  function legend(id, most, text) {
+  function legend(id, most, text, log = state.log) {
     const box = find(id), strip = document.createElement('canvas');
     strip.width = 256;
     strip.height = 1;
     const context = strip.getContext('2d');
     qkv.colours.weights.forEach((colour, i) => { context.fillStyle = qkv.css(colour); context.fillRect(i, 0, 1, 1); });
-    box.replaceChildren(...[state.log ? (most / 1e4).toPrecision(1) : '0', strip, most === 1 && state.ownScale && id === 'matrix-legend' ? qkv.nearlyAll : share(most), text].map((part) => {
+    box.replaceChildren(...[log ? (most / 1e4).toPrecision(1) : '0', strip, most === 1 && state.ownScale && id === 'matrix-legend' ? qkv.nearlyAll : share(most), text].map((part) => {
       const item = document.createElement('span');
       item.append(part);
       return item;
     }));
   }
 
-  Object.assign(qkv, {state, views, change, tone, hidden, named, sourceName, setQuery, legend, turn, find, clamp});
+  Object.assign(qkv, {state, views, change, tone, hidden, named, toldReads, sourceName, setQuery, legend, turn, find, clamp});
 })();

@@ -4,7 +4,7 @@
 // The heads that behave in ways that have a name: the best of each kind as a button that opens it, those after it
 // smaller, and what the chosen head does, beside its map.
 (() => {
-  const {L, H, state, find, kinds, share} = qkv;
+  const {L, H, state, find, kinds} = qkv;
   const clearly = 0.4, hardly = 0.2;  // of a head's weight: what it does, and what it does in part
   const scoresNow = () => qkv.behaviours[state.rankOn];
   const called = (at) => `layer ${Math.floor(at / H)} head ${at % H}`;
@@ -52,7 +52,7 @@
       button.setAttribute('aria-pressed', String(button.dataset.rankOn === state.rankOn));
     }
     find('ranking-says').textContent = (random ? 'Mean weight on random tokens that are read twice, not on this text.' : 'Mean weight over this text.') + ' A button opens the head.';
-    find('model-note').textContent = `Names on maps: what the head mostly does ${random ? 'on random tokens, not on this text' : 'on this text'}; filled: the best.`;
+    find('model-note').textContent = `Names: what a head mostly does ${random ? 'on random tokens, not on this text' : 'on this text'}; filled: the best.`;
     box.replaceChildren();
     kinds.forEach((kind, k) => {
       const scores = scoresNow()[k], order = ranked(k), first = order[0], part = element('div', box, {id: 'rank-' + kind.tag});
@@ -73,7 +73,7 @@
 
   // --- the chosen head, or the one that is pointed at ---
 
-  const canvas = find('chosen-map'), side = 152, told = [];
+  const canvas = find('chosen-map'), side = 124, told = [];
   find('chosen-random').hidden = !qkv.behaviours.random;
   for (const kind of kinds) {
     const row = element('tr', find('chosen-scores'));
@@ -95,8 +95,8 @@
     put(find('chosen-name'), `${state.over && at !== state.layer * H + state.head ? 'Pointed at: l' : 'L'}ayer ${l} head ${h}`);
     put(find('chosen-why'), why(at) + (qkv.vectorBits(l, h) ? '' : ' Its q, k, v and z found no room in this file: “step by step” says how to have them.'));
     told.forEach(({random, text}, k) => {
-      if (random) put(random, share(qkv.behaviours.random[k][at], 0.001));
-      put(text, share(qkv.behaviours.text[k][at], 0.001));
+      if (random) put(random, qkv.percent(qkv.behaviours.random[k][at]));
+      put(text, qkv.percent(qkv.behaviours.text[k][at]));
     });
     if (key === drawn) return;
     drawn = key;

@@ -129,6 +129,19 @@ const qkv = globalThis.qkv = {};  // for a console as well
     return keys;
   }
 
+  // The same until each of those left, or all of them, are less than a thousandth: {keys, rest: how much is left, as it is written, '' of nothing}.
+  function reads(weights, i, most, first = 0) {
+    const from = start(i), all = largest(weights, i, most, first), keys = [];
+    let left = 0;
+    for (let j = first; j <= i; ++j) left += weights[from + j];
+    for (const j of all) {
+      if (keys.length && (left < 0.001 || weights[from + j] < 0.001)) break;
+      keys.push(j);
+      left -= weights[from + j];
+    }
+    return {keys, rest: keys.length > i - first ? '' : qkv.share(Math.max(left, 1e-9), 0.0005)};
+  }
+
   // --- scores and vectors of one head ---
 
   const scoreBytes = once((at) => inflated(packed.scores[at]));
@@ -196,8 +209,8 @@ const qkv = globalThis.qkv = {};  // for a console as well
   // --- what heads do ---
 
   const kinds = [
-    {name: 'Previous token', brief: 'prev.', tag: 'previous', does: 'reads the token just before', tells: 'Reads the token before: a line below the diagonal.'},
-    {name: 'Induction', brief: 'induct.', tag: 'induction', does: 'reads what came after the same token earlier on', tells: 'Reads what came after the same token earlier on.'},
+    {name: 'Previous token', brief: 'prev.', tag: 'previous', does: 'reads the token just before', tells: 'Reads the token before: one below the diagonal.'},
+    {name: 'Induction', brief: 'induct.', tag: 'induction', does: 'reads what came after the same token earlier on', tells: 'Reads what came after the same token before.'},
     {name: 'Duplicate token', brief: 'dupl.', tag: 'duplicate', does: 'reads the same token earlier on', tells: 'Reads the same token earlier on.'},
     {name: 'First token', brief: 'first', tag: 'first', does: 'rests on the first token', tells: 'Rests on the first token: a line at the left edge.'},
   ];
@@ -206,7 +219,7 @@ const qkv = globalThis.qkv = {};  // for a console as well
   const ranked = (scores) => scores.length ? order.map((kind) => scores[kind]) : null;
   const behaviours = {random: ranked(data.headScores), text: ranked(data.textScores)};
 
-  Object.assign(qkv, {data, n, L, H, labels, word, start, weights, largest, weightError, scores, vectors, vectorBits, load, kinds,
+  Object.assign(qkv, {data, n, L, H, labels, word, start, weights, largest, reads, weightError, scores, vectors, vectorBits, load, kinds,
     behaviours, hasRollout: Boolean(packed.rollout)});
 
   // --- numbers as people read them ---

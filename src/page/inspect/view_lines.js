@@ -185,8 +185,11 @@
     });
     drawStrong(surface, g, top, seen);
     surface.rect(query ? g.a - g.column + 30 : g.b - 5, at * row - top + 1, g.column - 26, row - 2, {stroke: colours.mark, width: 1.5, radius: 4});
+    const told = new Set();  // a token that several heads read stands as its strongest line says
     for (const [part, i, j] of lines) {
       const other = query ? j : i;
+      if (told.has(other)) continue;
+      told.add(other);
       if (y(other) < -row || y(other) > height + row) continue;
       const o = {size: 13, fill: colours.ink, weight: 600, opacity: 0.35 + 0.65 * part, max: g.column - 34};
       surface.rect(query ? g.b - 1 : g.a - g.column + 30, other * row - top + 1, g.column - 29, row - 2, {fill: colours.card});
@@ -195,6 +198,10 @@
     }
     surface.rect(query ? g.a - g.column + 31 : g.b - 4, at * row - top + 2, g.column - 28, row - 4, {fill: colours.card, radius: 4});
     surface.text(query ? g.a : g.b, y(at), labels[at], {size: 13, fill: colours.ink, weight: 600, align: query ? 'right' : 'left', max: g.column - 34});
+    if (g.a - g.column < 40) return;
+    const before = Math.round(top / row), after = n - Math.round((top + height) / row), small = {size: 11, fill: colours.soft};
+    if (before > 0) surface.text(0, 14, `↑ ${before} more`, small);
+    if (after > 0) surface.text(0, height - 6, `↓ ${after} more`, small);
   }
   let marks = {key: ''};
   function marked(side, at) {
@@ -207,14 +214,16 @@
     const box = find('lines-says'), parts = [];
     for (const {head, weights} of sources()) {
       const many = sources().length > 1, count = many ? 2 : 6;
-      let cells = [];
-      if (side === 'query') cells = qkv.largest(weights, at, count).map((j) => [weights[start(at) + j], j, at, j]);
-      else {
-        for (let i = at; i < n; ++i) cells.push([weights[start(i) + at], i, i, at]);
-        cells.sort((a, b) => b[0] - a[0] || a[1] - b[1]);
-      }
       if (many) parts.push(parts.length ? ' · ' : '', `head ${head}: `);
-      cells.slice(0, count).forEach(([, other, i, j], place) => parts.push(place ? ', ' : '', qkv.named(other), ' ' + qkv.weight(weights, i, j)));
+      if (side === 'query') {
+        parts.push(...qkv.toldReads(weights, at, count));
+        continue;
+      }
+      const cells = [];
+      for (let i = at; i < n; ++i) cells.push([weights[start(i) + at], i]);
+      cells.sort((a, b) => b[0] - a[0] || a[1] - b[1]);
+      const clear = cells.filter(([w], place) => place < count && (!place || w >= 0.001));
+      clear.forEach(([, i], place) => parts.push(place ? ', ' : '', qkv.named(i), ' ' + qkv.weight(weights, i, at)));
     }
     box.replaceChildren(qkv.named(at), side === 'query' ? ' reads ' : ' is read by ', ...parts);
   }
@@ -271,19 +280,27 @@
   });
   function reveal() {
     const y = state.query * row;
-    if (y < plot.scrollTop || y + row > plot.scrollTop + plot.clientHeight) plot.scrollTop = y - plot.clientHeight / 2;
+    if (y < plot.scrollTop || y + row > plot.scrollTop + plot.clientHeight) plot.scrollTop = y - Math.floor(plot.clientHeight / row / 2) * row;
+  }
+  // As many whole rows as the window has room for.
+  function layout() {
+    const room = Math.floor((innerHeight - plot.getBoundingClientRect().top - scrollY - 12) / row);
+    plot.style.height = Math.max(1, Math.min(n, Math.max(8, Math.min(30, room)))) * row + 1 + 'px';
+    tall.style.height = n * row + 'px';
+    base.style.height = over.style.height = plot.clientHeight + 'px';
   }
 
   views.lines = {
     update(now) {
       const touched = (names) => names.some((name) => now.has(name));
       if (touched(['view', 'size', 'theme'])) {
-        tall.style.height = stack.style.maxHeight = n * row + 'px';
-        plot.style.maxHeight = n * row + 2 + 'px';
-        base.style.height = over.style.height = plot.clientHeight + 'px';
+        chips();
+        find('lines-title').textContent ||= ' ';
+        if (!find('lines-says').textContent) says(pointed().side, pointed().at);
+        layout();
         reveal();
       }
-      if (touched(['view', 'theme', 'heads', 'kind', 'layer', 'head'])) chips();
+      if (touched(['heads', 'kind', 'layer', 'head'])) chips();
       if (touched(['query']) && !state.lineAt) reveal();
       find('lines-title').textContent = state.kind === 'head' && state.heads.size !== 1 ?
         `Layer ${state.layer}, ${state.heads.size} heads` : `Who reads whom: ${qkv.sourceName()}`;

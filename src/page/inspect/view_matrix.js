@@ -5,14 +5,19 @@
 (() => {
   const {n, labels, state, views, find, start} = qkv;
   const plot = find('matrix-plot'), [base, over] = plot.querySelectorAll('canvas');
-  const left = 104, above = 84, right = 8, below = 8;
+  const left = 104, above = 72, right = 8, below = 6;
+  const view = find('view-matrix'), alone = matchMedia('(max-width: 980px)');
   let picture = null, side = 0, zoom = 1, x0 = 0, y0 = 0, moving = null;  // x0, y0: the cell at the corner
 
   const span = () => n / zoom, cell = () => side / span();
 
   function layout() {
-    side = Math.max(160, Math.min(plot.clientWidth - left - right, 720));
+    const padding = 34, room = view.clientWidth - padding - (alone.matches ? 0 : 314);
+    const low = innerHeight - plot.getBoundingClientRect().top - scrollY - above - below - 10;  // the whole of it in the window
+    side = Math.max(160, Math.min(room - left - right, 720, alone.matches ? 720 : Math.max(low, 240)));
+    view.style.setProperty('--matrix', Math.min(room, Math.max(586, left + side + right)) + padding + 'px');
     plot.style.height = base.style.height = over.style.height = above + side + below + 'px';
+    base.style.width = over.style.width = left + side + right + 'px';
   }
 
   function settle() {
@@ -20,7 +25,8 @@
     y0 = qkv.clamp(y0, n - span());
   }
 
-  function zoomTo(to, x = state.key ?? x0 + span() / 2, y = state.query) {
+  // About the cell that is pointed at or chosen, or the one that the row reads most.
+  function zoomTo(to, x = (state.cellAt || [0, state.key ?? qkv.largest(current(), state.query, 1)[0]])[1], y = state.cellAt ? state.cellAt[0] : state.query) {
     const next = Math.max(1, Math.min(to, Math.max(1, n / 6))), fx = (x + 0.5 - x0) / span(), fy = (y + 0.5 - y0) / span();
     zoom = next;
     x0 = x + 0.5 - Math.min(1, Math.max(0, fx)) * span();
@@ -46,7 +52,10 @@
     surface.rect(left, above, side, side, {fill: colours.card});
     surface.clipped(left, above, side, side, () => {
       surface.image(picture, left - x0 * size, above - y0 * size, n * size, n * size);
-      if (size >= 14 && span() <= 48) grid(surface, size);
+      const first = Math.max(0, Math.floor(y0)), last = Math.min(n - 1, Math.ceil(y0 + span()));
+      const masked = Array.from({length: Math.max(0, last - first + 1)}, (_, at) => first + at);  // keys that lie ahead
+      surface.rects(masked.map((i) => [left + (i + 1 - x0) * size, above + (i - y0) * size - 0.6, Math.max(0, n - i - 1) * size, size + 0.6]), {fill: colours.page});
+      if (size >= 6 && span() <= 64) grid(surface, size);
     });
     surface.rect(left - 0.5, above - 0.5, side + 1, side + 1, {stroke: colours.edge});
     drawNames(surface, size, Math.floor(Math.min(x0, y0)), Math.min(n, Math.ceil(Math.max(x0, y0) + span())), [x0, y0]);
@@ -54,10 +63,10 @@
 
   function grid(surface, size) {
     const {colours} = qkv;
-    for (let i = Math.floor(Math.min(x0, y0)); i <= Math.max(x0, y0) + span(); ++i) {
-      const x = left + (i - x0) * size, y = above + (i - y0) * size;
-      surface.path([[left, y], [left + side, y]], {stroke: colours.edge, opacity: 0.5, width: 0.5});
-      surface.path([[x, above], [x, above + side]], {stroke: colours.edge, opacity: 0.5, width: 0.5});
+    for (let i = Math.floor(Math.min(x0, y0)); i <= Math.min(n, Math.max(x0, y0) + span()); ++i) {  // no further than what is not masked
+      const x = left + (i - x0) * size, y = above + (i - y0) * size, line = {stroke: colours.edge, opacity: 0.8, width: 0.7};
+      surface.path([[left - x0 * size, y], [Math.min(x + size, left + (n - x0) * size), y]], line);
+      surface.path([[x, Math.max(y - size, above - y0 * size)], [x, above + (n - y0) * size]], line);
     }
     if (size < 38) return;
     const weights = current(), {share} = qkv.tone(state.kind, state.layer, state.head);
@@ -66,7 +75,7 @@
         const w = weights[start(i) + j];
         if (qkv.hidden(j)) continue;
         surface.text(left + (j + 0.5 - x0) * size, above + (i + 0.5 - y0) * size + 4, i === 0 ? '1' : brief(w, size > 52 ? 3 : 2),
-                     {size: 11, align: 'center', fill: share(w) > 0.45 ? colours.page : colours.soft});
+                     {size: 11, align: 'center', fill: qkv.inkOn(colours, share(w))});
       }
     }
   }
@@ -104,6 +113,8 @@
     const div = element('div', bars);
     return {div, name: element('span', div), bar: element('i', div), number: element('span', div)};
   });
+  const others = element('div', bars, {id: 'matrix-rest'}), othersName = element('span', others, {textContent: 'the rest'});
+  const othersNumber = element('span', others);
   function put(node, text) {
     if (node.textContent !== text) node.textContent = text;
   }
@@ -129,7 +140,9 @@
     tell('rank', known ? `${rank} of ${i + 1}` : null);
     tell('entropy of the row', entropy.toFixed(2) + ' nats');
     tell('on the first token', shown(0));
-    const most = qkv.largest(weights, i, rows.length, state.hideFirst ? 1 : 0);
+    const {keys: most, rest} = qkv.reads(weights, i, rows.length, state.hideFirst ? 1 : 0);
+    others.hidden = !rest;
+    put(othersNumber, rest);
     rows.forEach(({div, name, bar, number}, at) => {
       const key = most[at];
       div.hidden = key === undefined;
@@ -198,7 +211,6 @@
   views.matrix = {
     update(now) {
       const touched = (names) => names.some((name) => now.has(name));
-      if (touched(['view', 'size'])) layout();
       if (touched(['view', 'theme', 'kind', 'layer', 'head', 'log', 'hideFirst', 'ownScale'])) {
         const tone = qkv.tone(state.kind, state.layer, state.head);
         picture = qkv.picture(current(), tone, n);
@@ -206,6 +218,8 @@
         find('matrix-title').textContent = name[0].toUpperCase() + name.slice(1);
         qkv.legend('matrix-legend', tone.most, 'weight' + (state.log ? ', log scale' : ''));
       }
+      if (touched(['view', 'size'])) layout();
+      if (touched(['view', 'query']) && !state.cellAt && zoom > 1) reveal();
       if (touched(['view', 'size', 'theme', 'kind', 'layer', 'head', 'log', 'hideFirst', 'ownScale', 'matches', 'zoomed'])) {
         drawMatrix(qkv.onCanvas(base, left + side + right, above + side + below));
       }

@@ -3,7 +3,7 @@
 
 // All heads as small maps, layers downwards, and beside them the heads that behave in ways that have a name.
 (() => {
-  const {n, L, H, state, views, find, kinds, share, start} = qkv, {habit} = qkv.heads;
+  const {n, L, H, state, views, find, kinds, start} = qkv, {habit} = qkv.heads;
   const plot = find('model-plot'), [base, over] = plot.querySelectorAll('canvas');
   const left = 58, above = 20;
   let maps = [], pending = [], cell = 0, gap = 6, width = 0, slicing = false;
@@ -50,16 +50,19 @@
     surface.rect(x - 0.5, y - 0.5, cell + 1, cell + 1, {stroke: colours.edge, radius: 3});
     const most = habit(at);  // what a head mostly does stands in the corner where nothing can be read
     if (most?.best) badge(surface, x + cell - 2, y + 2, most);
-    else if (most && cell >= 60) surface.text(x + cell - 4, y + 13, most.kind.brief + ' ' + share(most.score, 0.001), {size: 10, align: 'right', fill: colours.soft, max: cell - 18});
+    else if (most && cell >= 60) {
+      const o = {size: 10, align: 'right', fill: colours.soft};
+      surface.text(x + cell - 4, y + 13, most.kind.brief, o);
+      surface.text(x + cell - 4, y + 26, qkv.percent(most.score), o);
+    }
   }
   // The best head of a kind: its name on a ground of its own; where there is no room for that, a letter.
   function badge(surface, right, top, {kind, score}) {
     const {colours} = qkv, o = {size: cell < 60 ? 9 : 10.5, weight: 700};
-    const full = kind.name.toLowerCase(), text = cell < 44 ? kind.name[0] : qkv.textWidth(full, o) > 0.7 * cell ? kind.brief : full;
-    const wide = qkv.textWidth(text, o) + 7, tall = cell < 60 ? 12 : 15;
+    const text = cell < 44 ? kind.name[0] : kind.brief, wide = qkv.textWidth(text, o) + 7, tall = cell < 60 ? 12 : 15;
     surface.rect(right - wide, top, wide, tall, {fill: colours.accent, radius: 4});
     surface.text(right - 3.5, top + tall - (cell < 60 ? 2.5 : 3.5), text, {...o, align: 'right', fill: colours.card});
-    if (cell >= 60) surface.text(right - 2, top + tall + 12, share(score, 0.001), {size: 10.5, align: 'right', fill: colours.ink});
+    if (cell >= 60) surface.text(right - 2, top + tall + 12, qkv.percent(score), {size: 10.5, align: 'right', fill: colours.ink});
   }
 
   function drawNames(surface) {

@@ -71,7 +71,7 @@
     for (let s = L; s >= 0; --s) {
       const top_ = y + 10 + (L - s) * row, {id, p} = nth(s, t, 0), ground = qkv.weightColour(colours, p);
       surface.rect(x + 1, top_ + 1, each - 2, row - 2, {fill: ground, radius: 4, stroke: here ? colours.mark : colours.faint, width: here ? 1.4 : 1});
-      surface.text(x + each / 2, top_ + 19, word(id), {size: 12, align: 'center', max: each - 10, fill: p > 0.45 ? colours.page : colours.ink,
+      surface.text(x + each / 2, top_ + 19, word(id), {size: 12, align: 'center', max: each - 10, fill: qkv.inkOn(colours, p),
         name: `lens-${s}-${t}`});
     }
   }
@@ -151,6 +151,7 @@
       canvas.style.width = wide + 'px';
       canvas.style.height = low + 'px';
       table = drawTable(qkv.onCanvas(canvas, wide, low), 0, 0, wide, state.query, table);
+      qkv.legend('next-legend', 1, 'probability of that token', false);
       tellTable();
     },
     name: () => `token ${state.query} next`,

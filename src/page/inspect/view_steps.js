@@ -12,11 +12,11 @@
 
   // The columns of the table of keys, as wide as there is room for. The four numbers of a key are one line of text: a
   // browser lays it out as fast as one of them.
-  const figure = {size: 11.5, mono: true}, letters = {score: 15, scaled: 17, masked: 13, weight: 25};
+  const figure = {size: 11.5, mono: true}, letters = {score: 15, scaled: 17, masked: 15, weight: 25};
   function columns(width) {
-    const letter = qkv.textWidth('0', figure), numbers = 72 * letter, strip = Math.max(70, Math.min(320, (width - 132 - numbers + 14) / 2)), list = {};
+    const letter = qkv.textWidth('0', figure), numbers = 72 * letter + 14, strip = Math.max(70, Math.min(320, (width - 132 - numbers + 14) / 2)), list = {};
     let x = 0;
-    for (const [name, wide] of [['key', 132], ['k', strip], ['score', 15 * letter + 14], ['scaled', 17 * letter], ['masked', 13 * letter],
+    for (const [name, wide] of [['key', 132], ['k', strip], ['score', 15 * letter + 14], ['scaled', 17 * letter], ['masked', 15 * letter],
                                 ['weight', 25 * letter], ['v', strip]]) {
       list[name] = {x, w: wide - 14};
       x += wide;
@@ -172,7 +172,7 @@
     const first = qkv.clamp(Math.floor(top / row) - 2, n - most), at = `${first} ${most}`;
     if (shown.at === at) return;
     shown.at = at;
-    svgOf('steps-rows', width, n * row + 4, (surface) => {
+    svgOf('steps-rows', width, n * row, (surface) => {
       drawLines(surface, 0, width, Array.from({length: most}, (_, place) => first + (place - first % most + most) % most));
     });
     const strip = `${layer} ${head} ${width} ${state.theme} ${state.sorted ? keys : ''}`;
@@ -219,6 +219,14 @@
     });
   }
 
+  // The row that stands first: above the query's own row what it reads, or, where that is far away, the key it reads most.
+  let placed = '';
+  function topRow(i) {
+    const rows = Math.round(seen / row), most = shown.order[0], own = qkv.clamp(i + 2 - rows, Math.max(0, n - rows));
+    if (state.sorted) return 0;
+    return most >= own ? own : qkv.clamp(most - Math.floor(rows / 2), Math.max(0, n - rows));
+  }
+
   async function draw() {
     const mine = ++asked, {layer, head, query: i} = state;
     const [scores, vectors] = await Promise.all([qkv.scores(layer, head, i), qkv.vectors(layer, head)]);
@@ -227,8 +235,9 @@
     const order = all.slice().sort((a, b) => (b <= i ? weights[start(i) + b] : -1) - (a <= i ? weights[start(i) + a] : -1) || a - b);
     let most = 1e-9;
     for (let j = 0; j < n; ++j) if (j <= i || scores.all) most = Math.max(most, Math.abs(scores.value(j)));
-    if (!wide) [wide, seen] = [Math.max(760, find('steps-query').clientWidth), plot.clientHeight || 420];
-    const moved = plot.dataset.drawn !== `${layer} ${head} ${i}`, width = wide;
+    const layout = !wide;
+    if (layout) wide = Math.max(760, plot.clientWidth);
+    const choice = `${layer} ${head} ${i} ${state.sorted}`, width = wide;
     shown = {i, layer, head, scores, vectors, weights, order, keys: state.sorted ? order : all, most, width};
     find('steps-title').textContent = `Layer ${layer}, head ${head}: how ${quoted(i)} (${i}) reads, step by step`;
     const missing = find('steps-missing');
@@ -241,9 +250,14 @@
     place('steps-query', parts.query, width);
     place('steps-head', parts.head, width);
     place('steps-sum', parts.sum, width);
-    const line = shown.keys.indexOf(i);  // the query's own row in sight, with what it reads above
-    const top = qkv.clamp((line + 2) * row - seen, n * row - seen), to = moved && !state.sorted;
-    placeRows(to ? top : plot.scrollTop);
+    if (layout) {  // as many whole rows as the window has room for, with the line below them
+      const room = Math.floor((innerHeight - plot.getBoundingClientRect().top - scrollY - 36) / row);
+      seen = Math.min(n, Math.max(8, Math.min(21, room))) * row;
+      plot.style.maxHeight = seen + 1 + 'px';
+    }
+    const to = choice !== placed, top = to ? topRow(i) * row : plot.scrollTop;
+    placed = choice;
+    placeRows(top);
     drawKey();
     if (to) plot.scrollTop = top;
     plot.dataset.drawn = `${layer} ${head} ${i}`;
@@ -259,7 +273,7 @@
     event.preventDefault();
     const line = qkv.clamp(shown.keys.indexOf(state.key ?? shown.order[0]) + by, n - 1);
     qkv.change({key: shown.keys[line]});
-    if (line * row < plot.scrollTop || (line + 1) * row > plot.scrollTop + plot.clientHeight) plot.scrollTop = line * row - plot.clientHeight / 2;
+    if (line * row < plot.scrollTop || (line + 1) * row > plot.scrollTop + plot.clientHeight) plot.scrollTop = (line - Math.floor(seen / row / 2)) * row;
   });
 
   views.steps = {
