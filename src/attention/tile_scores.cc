@@ -11,6 +11,7 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 constexpr int kSegmentStep = 8;  // keys
+constexpr int kMaskKeys = 32;    // of which a mask's rows are in the first cache together before they are transposed
 
 // Cuts the key tile where the set of vectors that read it changes, and around the keys that every row reads.
 void cut_segments(const QueryTile& tile, const KeyTile& keys, TileScores& scores) noexcept {
@@ -97,8 +98,12 @@ std::int64_t load_mask(const AttentionProblem& p, const QueryTile& tile, const K
   if (p.mask.dtype == DType::f32 && s[3] == 1 && tile.heads == 1)
     return transpose_mask(tile, static_cast<const float*>(p.mask.data) + offset(0), s[2], keys.n, scratch.bias);
   std::int64_t allowed = 0;
-  for (int r = 0; r < tile.rows; ++r) allowed += mask_row(p, offset(r), keys.n, scratch.bias_rows + r * kKeyTile);
-  tile.kernels->transpose_in(scratch.bias_rows, kKeyTile, tile.rows, keys.n, scratch.bias);
+  for (int j = 0; j < keys.n; j += kMaskKeys) {
+    const int n = std::min(kMaskKeys, keys.n - j);
+    for (int r = 0; r < tile.rows; ++r)
+      allowed += mask_row(p, offset(r) + j * s[3], n, scratch.bias_rows + r * kMaskKeys);
+    tile.kernels->transpose_in(scratch.bias_rows, kMaskKeys, tile.rows, n, scratch.bias + j * width);
+  }
   return allowed;
 }
 
