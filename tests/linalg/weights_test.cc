@@ -218,7 +218,9 @@ TYPED_TEST(WeightsOf, OuterProductsHaveTheSameBitsAtAnyThreadCount) {
   using T = std::conditional_t<std::is_same_v<S, double>, double, float>;
   std::vector<Shape> shapes = {{16384, 64, 64}};
   if (!std::is_same_v<S, double>) shapes.push_back({1024, 768, 384});
-  for (const auto& [k, m, n] : shapes) {
+  for (const Shape& shape : shapes) {
+    // Not a structured binding, which clang 14 lets no lambda capture.
+    const std::int64_t k = shape.rows, m = shape.in, n = shape.out;
     const auto a = normals<S>(k * m, 1), b = normals<S>(k * n, 2);
     std::vector<T> expected(static_cast<std::size_t>(m * n));
     set_num_threads(1);
