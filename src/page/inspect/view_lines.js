@@ -199,9 +199,9 @@
     surface.rect(query ? g.a - g.column + 31 : g.b - 4, at * row - top + 2, g.column - 28, row - 4, {fill: colours.card, radius: 4});
     surface.text(query ? g.a : g.b, y(at), labels[at], {size: 13, fill: colours.ink, weight: 600, align: query ? 'right' : 'left', max: g.column - 34});
     if (g.a - g.column < 40) return;
-    const before = Math.round(top / row), after = n - Math.round((top + height) / row), small = {size: 11, fill: colours.soft};
-    if (before > 0) surface.text(0, 14, `↑ ${before} more`, small);
-    if (after > 0) surface.text(0, height - 6, `↓ ${after} more`, small);
+    const more = g.a - g.column < 70 ? '' : ' more', before = Math.round(top / row), after = n - Math.round((top + height) / row), small = {size: 11, fill: colours.soft};
+    if (before > 0) surface.text(0, 14, `↑ ${before}${more}`, small);
+    if (after > 0) surface.text(0, height - 6, `↓ ${after}${more}`, small);
   }
   let marks = {key: ''};
   function marked(side, at) {
