@@ -17,7 +17,7 @@
 
 namespace qkv {
 
-inline constexpr int kKeyTile = 128;   // keys a tile; tiles begin at absolute key positions divisible by it
+inline constexpr int kKeyTile = 128;  // keys a tile; tiles begin at absolute key positions divisible by it
 inline constexpr int kMaxWidth = 48;  // queries in the widest tile of any set
 
 // Products of bf16 with f32 sums, for processors that have them. Arrays called pairs hold two neighbours of the summed

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "core/random.h"
+#include "formats/character_vocabulary.h"
 #include "formats/gguf_scores.h"
 #include "qkv/model_file.h"
 #include "scratch.h"
@@ -21,19 +22,10 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// <unk>, <s>, </s>, the bytes, the characters, then `made` in the order of their scores: each is made of any two tokens
+// A vocabulary of five characters and `made`, in the order of their scores: each is made of any two tokens
 // before it, as sentencepiece's models become merges, the pairs in the order of their ids.
 TokenizerData data_of(const std::vector<std::string>& made) {
-  TokenizerData data;
-  data.tokens = {"<unk>", "<s>", "</s>"};
-  for (std::int32_t id = 0; id < 3; ++id)
-    data.added.push_back({.id = id, .content = data.tokens[static_cast<std::size_t>(id)], .special = true});
-  for (int byte = 0; byte < 256; ++byte) {
-    data.byte_ids.push_back(static_cast<std::int32_t>(data.tokens.size()));
-    data.tokens.emplace_back(1, static_cast<char>(byte));
-  }
-  data.characters = data.add_prefix_space = data.fuse_unknown = true;
-  data.unknown_token = 0;
+  TokenizerData data = test::character_vocabulary();
   data.end_token = 2;
   std::map<std::string, std::int32_t> ids;
   const auto add = [&](const std::string& token) {

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "formats/character_vocabulary.h"
 #include "formats/safetensors.h"
 #include "fuzz/gguf_case.h"
 #include "fuzz/reader_folder.h"
@@ -136,20 +137,10 @@ std::vector<std::string> directory_seeds() {
   return seeds;
 }
 
-// As sentencepiece's models stand in tokenizer.json.
 TokenizerData of_characters(bool split) {
-  TokenizerData data;
-  data.tokens = {"<unk>", "<s>", "</s>"};
-  for (std::int32_t id = 0; id < 3; ++id)
-    data.added.push_back({.id = id, .content = data.tokens[static_cast<std::size_t>(id)], .special = true});
-  for (int byte = 0; byte < 256; ++byte) {
-    data.byte_ids.push_back(static_cast<std::int32_t>(data.tokens.size()));
-    data.tokens.emplace_back(1, static_cast<char>(byte));
-  }
+  TokenizerData data = character_vocabulary();
   for (const char* token : {" ", "a", "b", "ab", " a"}) data.tokens.emplace_back(token);
   data.merges = {{260, 261, 262}, {259, 260, 263}};
-  data.unknown_token = 0;
-  data.fuse_unknown = data.characters = data.add_prefix_space = true;
   data.split_spaces = split;
   data.space_prefix = split ? SpacePrefix::first_unless_there : SpacePrefix::each_part;
   return data;
