@@ -144,7 +144,7 @@ void read_adapter(std::string_view bytes) {
 
 std::vector<std::string> gguf_file_seeds() {
   std::vector<std::string> seeds;
-  for (const auto& [name, bytes] : gguf_seeds()) seeds.push_back(bytes);
+  for (const GgufSeed& seed : gguf_seeds()) seeds.push_back(seed.bytes);
   return seeds;
 }
 

@@ -260,7 +260,7 @@ std::vector<std::string> chat_seeds() {
           R"(c{"bos_token": "<s>", "chat_template": "{{'<|im_start|>system\\nIt\\'s <|im_end|>'}}"})",
           R"(c{"chat_template": [{"name": "tool", "template": "x"}, {"name": "default", "template": "[INST]"}]})",
           R"(c{"eos_token": "</s>"})",
-          std::string("g").append(gguf_seeds()[5].second)};
+          std::string("g").append(gguf_seeds()[5].bytes)};
 }
 
 }  // namespace qkv::test

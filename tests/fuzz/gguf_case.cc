@@ -104,7 +104,7 @@ void tensor(GgufBytes& b, const std::string& name, std::uint64_t row, std::uint6
   b.tensor(name, dims, 1, std::string(2 * row * std::max<std::uint64_t>(rows, 1), '\x11'));
 }
 
-std::string llama_file(bool everything) {
+std::string llama_file(bool everything, const std::vector<float>& scores = {0, 0, 0, 0, -1, -2}) {
   GgufBytes b = model_keys("llama");
   b.alignment = everything ? 8 : 32;
   if (everything) b.u32("general.alignment", 8);
@@ -123,7 +123,7 @@ std::string llama_file(bool everything) {
   b.strings("tokenizer.ggml.tokens", {"<unk>", "<s>", "</s>", "<0xFF>", "a",
                                       "\xE2\x96\x81"
                                       "a"});
-  b.array<float>("tokenizer.ggml.scores", 6, {0, 0, 0, 0, -1, -2});
+  b.array<float>("tokenizer.ggml.scores", 6, scores);
   b.array<std::int32_t>("tokenizer.ggml.token_type", 5, {2, 3, 4, 6, 1, 1});
   const std::uint64_t kv = everything ? 4 : 8;
   if (everything) tensor(b, "rope_freqs.weight", 2);
@@ -141,13 +141,14 @@ std::string llama_file(bool everything) {
   return b.bytes();
 }
 
-std::string gpt2_file(const std::string& split, bool joined) {
+std::string gpt2_file(const std::string& split, bool joined, const std::vector<std::string>& merges = {"a b"},
+                      const std::vector<std::int32_t>& types = {1, 1, 1, 3, 4, 5}) {
   GgufBytes b = model_keys("gpt2");
   b.f32("gpt2.attention.layer_norm_epsilon", 1e-5f);
   b.string("tokenizer.ggml.model", "gpt2").string("tokenizer.ggml.pre", split);
   b.strings("tokenizer.ggml.tokens", {"a", "b", "ab", "<|endoftext|>", "<user>", "\xC4\xA0"});
-  b.array<std::int32_t>("tokenizer.ggml.token_type", 5, {1, 1, 1, 3, 4, 5});
-  b.strings("tokenizer.ggml.merges", {"a b"}).u32("tokenizer.ggml.bos_token_id", 3);
+  b.array<std::int32_t>("tokenizer.ggml.token_type", 5, types);
+  b.strings("tokenizer.ggml.merges", merges).u32("tokenizer.ggml.bos_token_id", 3);
   b.u32("tokenizer.ggml.eos_token_id", 3);
   tensor(b, "token_embd.weight", 8, 6);
   tensor(b, "position_embd.weight", 8, 4);
@@ -165,6 +166,23 @@ std::string gpt2_file(const std::string& split, bool joined) {
   both("blk.0.ffn_norm", 8, 0);
   both("blk.0.ffn_up", 8, 4);
   both("blk.0.ffn_down", 4, 8);
+  return b.bytes();
+}
+
+// The bytes that come `distance` after the first `name`, changed.
+std::string changed(std::string file, const std::string& name, std::size_t distance, const std::string& to) {
+  return file.replace(file.find(name) + name.size() + distance, to.size(), to);
+}
+
+// Heads whose parameters are more than can be counted.
+std::string uncountable_file() {
+  constexpr std::uint32_t kMost = 0x7FFFFFFE;
+  GgufBytes b;
+  b.string("general.architecture", "llama").u32("llama.block_count", 1).u32("llama.context_length", 4);
+  b.u32("llama.embedding_length", kMost).u32("llama.feed_forward_length", 4).u32("llama.attention.head_count", kMost);
+  b.u32("llama.attention.key_length", kMost).f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  b.strings("tokenizer.ggml.tokens", {"a"});
+  tensor(b, "token_embd.weight", 8, 1);
   return b.bytes();
 }
 
@@ -225,18 +243,26 @@ int read_everything(std::span<const std::byte> file) {
   return reached;
 }
 
-std::vector<std::pair<std::string, std::string>> gguf_seeds() {
-  return {{"llama", llama_file(false)},
-          {"llama_everything", llama_file(true)},
-          {"gpt2", gpt2_file("gpt-2", true)},
-          {"gpt2_smollm", gpt2_file("smollm", false)},
-          {"gpt2_llama_bpe", gpt2_file("llama-bpe", true)},
-          {"llama_q8_0", blocks_file(8)},
-          {"llama_q4_0", blocks_file(2)},
-          {"llama_q4_1", blocks_file(3)},
-          {"llama_bf16", blocks_file(30)},
-          {"keys", keys_file()},
-          {"types", types_file()}};
+std::vector<GgufSeed> gguf_seeds() {
+  constexpr int kContainer = 1, kModel = 2, kAll = 3;
+  const std::string i16("\x19\0\0\0", 4);  // a type of tensors that no parameter has
+  return {{"llama", llama_file(false), kAll},
+          {"llama_everything", llama_file(true), kAll},
+          {"gpt2", gpt2_file("gpt-2", true), kAll},
+          {"gpt2_smollm", gpt2_file("smollm", false), kAll},
+          {"gpt2_llama_bpe", gpt2_file("llama-bpe", true), kAll},
+          {"llama_q8_0", blocks_file(8), kAll},
+          {"llama_q4_0", blocks_file(2), kAll},
+          {"llama_q4_1", blocks_file(3), kAll},
+          {"llama_bf16", blocks_file(30), kAll},
+          {"keys", keys_file(), kContainer},
+          {"types", types_file(), kContainer},
+          {"norm_of_i16", changed(llama_file(false), "output_norm.weight", 4 + 8, i16), kContainer},
+          {"uncountable", uncountable_file(), kContainer},
+          {"merged_twice", gpt2_file("gpt-2", true, {"a b", "a b"}), kModel},
+          {"types_of_some", gpt2_file("gpt-2", true, {"a b"}, {1, 1}), kModel},
+          {"scores_of_some", llama_file(false, {0, 0}), kModel},
+          {"adds_an_end", changed(llama_file(true), "tokenizer.ggml.add_eos_token", 4, "\1"), kModel}};
 }
 
 }  // namespace qkv::test

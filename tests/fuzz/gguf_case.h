@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace qkv::test {
@@ -15,7 +14,12 @@ namespace qkv::test {
 // nothing is. What is thrown is not a qkv::FileError and so a fault.
 int read_everything(std::span<const std::byte> file);
 
-// Valid files, small, of all kinds: {name, bytes}.
-std::vector<std::pair<std::string, std::string>> gguf_seeds();
+struct GgufSeed {
+  std::string name, bytes;
+  int reached;  // read_everything(bytes)
+};
+
+// Small files of all kinds, and some that are refused where a changed byte seldom comes to.
+std::vector<GgufSeed> gguf_seeds();
 
 }  // namespace qkv::test

@@ -13,11 +13,9 @@ namespace {
 
 std::span<const std::byte> bytes_of(const std::vector<char>& text) { return std::as_bytes(std::span(text)); }
 
-TEST(GgufFuzz, SeedsAreValid) {
-  for (const auto& [name, bytes] : gguf_seeds()) {
-    const bool model = name.starts_with("llama") || name.starts_with("gpt2");
-    EXPECT_EQ(read_everything(bytes_of({bytes.begin(), bytes.end()})), model ? 3 : 1) << name;
-  }
+TEST(GgufFuzz, SeedsAreReadAsFarAsTheyTell) {
+  for (const GgufSeed& seed : gguf_seeds())
+    EXPECT_EQ(read_everything(bytes_of({seed.bytes.begin(), seed.bytes.end()})), seed.reached) << seed.name;
 }
 
 TEST(GgufFuzz, ChangedBytesAreReadOrRefused) {
@@ -27,7 +25,7 @@ TEST(GgufFuzz, ChangedBytesAreReadOrRefused) {
   int counts[4] = {};
   for (std::uint64_t n = 0; n < kInputs; ++n) {
     const Random random(17, n);
-    const std::string& seed = seeds[n % seeds.size()].second;
+    const std::string& seed = seeds[n % seeds.size()].bytes;
     std::vector<char> bytes(seed.begin(), seed.end());
     const std::uint64_t changes = 1 + random.below(0, 4);
     for (std::uint64_t i = 0; i < changes; ++i) {
