@@ -12,7 +12,7 @@ namespace qkv {
 namespace {
 
 constexpr std::int64_t kStream = 4;            // bytes of an element of weights, gradients, the residual stream: f32
-constexpr std::int64_t kTokensAtOnce = 4096;   // of one pass, as in src/model/network.cc
+constexpr std::int64_t kTokensAtOnce = 2048;   // of one pass, as in src/model/network.cc
 constexpr std::int64_t kProgram = 40'000'000;  // the program and its libraries, touched
 constexpr std::int64_t kOfThread = 6'000'000;  // tiles and panels that a thread works in
 constexpr double kLargestCount = 1e18;         // bytes; beyond it is nobody's machine

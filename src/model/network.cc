@@ -17,7 +17,7 @@ namespace {
 
 // Sequences are worked on in groups of about this many tokens, which bounds the memory of activations. No result
 // depends on it.
-constexpr std::int64_t kTokensAtOnce = 4096;
+constexpr std::int64_t kTokensAtOnce = 2048;
 
 std::int64_t group_size(std::int64_t ctx) {
   return std::max<std::int64_t>(1, kTokensAtOnce / std::max<std::int64_t>(1, ctx));

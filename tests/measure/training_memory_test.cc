@@ -30,31 +30,31 @@ TEST(TrainingMemory, CountsWhatIsKnown) {
   EXPECT_EQ(again.total() - again.activations, bf16.total() - bf16.activations);
 }
 
-// Sequences of one pass are counted up to 4096 tokens; more of them follow one after the other.
+// Sequences of one pass are counted up to 2048 tokens; more of them follow one after the other.
 TEST(TrainingMemory, GrowsWithTheTokensOfAPass) {
   const ModelConfig c = andrea();
   const auto activations = [&](std::int64_t batch) { return training_memory(c, {.batch_size = batch}).activations; };
   EXPECT_EQ(activations(2), 2 * activations(1));
-  EXPECT_EQ(activations(4), 4 * activations(1));
-  EXPECT_EQ(activations(64), activations(4));
+  EXPECT_EQ(activations(4), activations(2));
+  EXPECT_EQ(activations(64), activations(2));
   EXPECT_EQ(training_memory(c, {.batch_size = 4, .ctx_len = 256}).activations, activations(1));
 }
 
 TEST(TrainingMemory, FindsWhatWouldFit) {
   const ModelConfig c = andrea();
-  const TrainingShape asked{.batch_size = 4, .threads = 1};
-  const std::int64_t four = training_memory(c, asked).total();
-  EXPECT_EQ(training_shape_within(c, asked, four)->batch_size, 4);
-  const auto two = training_shape_within(c, asked, four - 1);
-  ASSERT_TRUE(two);
-  EXPECT_EQ(two->batch_size, 2);
-  EXPECT_EQ(two->grad_accum, 2);
-  EXPECT_LE(training_memory(c, *two).total(), four - 1);
+  const TrainingShape asked{.batch_size = 2, .threads = 1};
+  const std::int64_t two = training_memory(c, asked).total();
+  EXPECT_EQ(training_shape_within(c, asked, two)->batch_size, 2);
+  const auto one = training_shape_within(c, asked, two - 1);
+  ASSERT_TRUE(one);
+  EXPECT_EQ(one->batch_size, 1);
+  EXPECT_EQ(one->grad_accum, 2);
+  EXPECT_LE(training_memory(c, *one).total(), two - 1);
   // Below the least of all batches: more micro-batches may cost partial sums of gradients.
   const auto least = [&](bool recompute) {
     std::int64_t bytes = INT64_MAX;
-    for (const std::int64_t batch : {1, 2, 4}) {
-      const TrainingShape cut{.batch_size = batch, .grad_accum = 4 / batch, .recompute = recompute, .threads = 1};
+    for (const std::int64_t batch : {1, 2}) {
+      const TrainingShape cut{.batch_size = batch, .grad_accum = 2 / batch, .recompute = recompute, .threads = 1};
       bytes = std::min(bytes, training_memory(c, cut).total());
     }
     return bytes;
