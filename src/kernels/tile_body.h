@@ -80,14 +80,16 @@ QKV_INLINE void scores_block(const E* k, int64_t ldk, const E* qt, int64_t d, fl
       for (int v = 0; v < B - A; ++v) acc[r][v] = P::multiply_add(key, q[v], acc[r][v]);
     }
   }
+  // In this order: maxima between the stores hold up the products that follow, 2 to 4 % of the scores on Zen 4.
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 3
+    for (int v = 0; v < B - A; ++v) V::store(s + r * W + (A + v) * L, acc[r][v]);
 #pragma GCC unroll 3
   for (int v = 0; v < B - A; ++v) {
     V top = V::load(tile_max + (A + v) * L);
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      V::store(s + r * W + (A + v) * L, acc[r][v]);
-      top = V::max(acc[r][v], top);
-    }
+    for (int r = 0; r < R; ++r) top = V::max(acc[r][v], top);
     V::store(tile_max + (A + v) * L, top);
   }
 }
