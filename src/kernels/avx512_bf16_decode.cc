@@ -6,64 +6,18 @@ namespace {
 
 // --- bf16
 
-template <int V, int R>
-inline void bf16_rows(int64_t k, int64_t chunk, const uint16_t* w, const uint16_t* x, int64_t ldx, float* y,
-                      int64_t ldy) noexcept {
-  __m512 total[R][V];
-  for (int64_t begin = 0; begin < k; begin += chunk) {
-    const int64_t end = begin + chunk < k ? begin + chunk : k;
-    __m512 sums[R][V];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) sums[r][v] = _mm512_setzero_ps();
-    for (int64_t p = begin; p < end; p += 2) {
-      const uint16_t* row = w + p * 16 * V;
-      __m512bh columns[V];
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) columns[v] = (__m512bh)_mm512_loadu_si512(row + 32 * v);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        int32_t pair;
-        __builtin_memcpy(&pair, x + r * ldx + p, 4);
-        const __m512bh one = (__m512bh)_mm512_set1_epi32(pair);
-#pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) sums[r][v] = _mm512_dpbf16_ps(sums[r][v], one, columns[v]);
-      }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) total[r][v] = begin == 0 ? sums[r][v] : _mm512_add_ps(total[r][v], sums[r][v]);
+struct Pairs {
+  using Element = uint16_t;
+  using Columns = __m512bh;
+  static constexpr int step = 2;
+  static Columns load(const uint16_t* w) noexcept { return (__m512bh)_mm512_loadu_si512(w); }
+  static Columns spread(const uint16_t* x) noexcept {
+    int32_t pair;
+    __builtin_memcpy(&pair, x, 4);
+    return (__m512bh)_mm512_set1_epi32(pair);
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) _mm512_storeu_ps(y + r * ldy + 16 * v, total[r][v]);
-}
-
-template <int V>
-void bf16_panel_of(int64_t rows, int64_t k, int64_t chunk, const uint16_t* w, const uint16_t* x, int64_t ldx, float* y,
-                   int64_t ldy) noexcept {
-  int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) bf16_rows<V, 4>(k, chunk, w, x + r * ldx, ldx, y + r * ldy, ldy);
-  for (; r + 2 <= rows; r += 2) bf16_rows<V, 2>(k, chunk, w, x + r * ldx, ldx, y + r * ldy, ldy);
-  for (; r < rows; ++r) bf16_rows<V, 1>(k, chunk, w, x + r * ldx, ldx, y + r * ldy, ldy);
-}
-
-void bf16_panel(int vectors, int64_t rows, int64_t k, int64_t chunk, const uint16_t* w, const uint16_t* x, int64_t ldx,
-                float* y, int64_t ldy) noexcept {
-  switch (vectors) {
-    case 1:
-      return bf16_panel_of<1>(rows, k, chunk, w, x, ldx, y, ldy);
-    case 2:
-      return bf16_panel_of<2>(rows, k, chunk, w, x, ldx, y, ldy);
-    case 3:
-      return bf16_panel_of<3>(rows, k, chunk, w, x, ldx, y, ldy);
-    default:
-      return bf16_panel_of<4>(rows, k, chunk, w, x, ldx, y, ldy);
-  }
-}
+  static __m512 multiply_add(Columns x, Columns w, __m512 sum) noexcept { return _mm512_dpbf16_ps(sum, x, w); }
+};
 
 void round_bf16(int64_t size, const float* x, uint16_t* y) noexcept {
   for (int64_t i = 0; i < size; i += 16) {
@@ -143,7 +97,8 @@ inline void block_rows(int64_t blocks, const std::byte* panel, const RowBlock* x
 }
 
 template <PanelType kType>
-void panel_of(int64_t rows, int64_t blocks, const std::byte* panel, const RowBlock* x, float* y, int64_t ldy) noexcept {
+void block_panel_of(int64_t rows, int64_t blocks, const std::byte* panel, const RowBlock* x, float* y,
+                    int64_t ldy) noexcept {
   int64_t r = 0;
   for (; r + 8 <= rows; r += 8) block_rows<kType, 8>(blocks, panel, x + r * blocks, y + r * ldy, ldy);
   for (; r + 6 <= rows; r += 6) block_rows<kType, 6>(blocks, panel, x + r * blocks, y + r * ldy, ldy);
@@ -157,17 +112,17 @@ void byte_panel(PanelType type, int64_t rows, int64_t blocks, const std::byte* p
                 int64_t ldy) noexcept {
   switch (type) {
     case PanelType::q8_0:
-      return panel_of<PanelType::q8_0>(rows, blocks, panel, x, y, ldy);
+      return block_panel_of<PanelType::q8_0>(rows, blocks, panel, x, y, ldy);
     case PanelType::q4_0:
-      return panel_of<PanelType::q4_0>(rows, blocks, panel, x, y, ldy);
+      return block_panel_of<PanelType::q4_0>(rows, blocks, panel, x, y, ldy);
     case PanelType::q4_1:
-      return panel_of<PanelType::q4_1>(rows, blocks, panel, x, y, ldy);
+      return block_panel_of<PanelType::q4_1>(rows, blocks, panel, x, y, ldy);
   }
 }
 
 }  // namespace
 
 namespace qkv {
-const DecodeKernels kAvx512Bf16DecodeKernels = {"avx512_bf16", wide_round_row, byte_panel,
-                                                f32_panel,     bf16_panel,     round_bf16};
+const DecodeKernels kAvx512Bf16DecodeKernels = {"avx512_bf16",  wide_round_row, byte_panel,
+                                                panel<Singles>, panel<Pairs>,   round_bf16};
 }  // namespace qkv

@@ -9,9 +9,20 @@
 
 namespace {
 
-template <int V, int R>
-inline void f32_rows(int64_t k, int64_t chunk, const float* w, const float* x, int64_t ldx, float* y,
-                     int64_t ldy) noexcept {
+// What a product multiplies: single f32 here, pairs of bf16 in avx512_bf16_decode.cc. Element p of column c of a panel
+// with N columns is at (p * N + c * step + p % step).
+struct Singles {
+  using Element = float;
+  using Columns = __m512;  // 16 of them
+  static constexpr int step = 1;
+  static Columns load(const float* w) noexcept { return _mm512_loadu_ps(w); }
+  static Columns spread(const float* x) noexcept { return _mm512_set1_ps(*x); }
+  static __m512 multiply_add(Columns x, Columns w, __m512 sum) noexcept { return _mm512_fmadd_ps(x, w, sum); }
+};
+
+// R rows by 16 V columns.
+template <class P, int V, int R, class E = typename P::Element>
+inline void panel_rows(int64_t k, int64_t chunk, const E* w, const E* x, int64_t ldx, float* y, int64_t ldy) noexcept {
   __m512 total[R][V];
   for (int64_t begin = 0; begin < k; begin += chunk) {
     const int64_t end = begin + chunk < k ? begin + chunk : k;
@@ -20,16 +31,16 @@ inline void f32_rows(int64_t k, int64_t chunk, const float* w, const float* x, i
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) sums[r][v] = _mm512_setzero_ps();
-    for (int64_t p = begin; p < end; ++p) {
-      const float* row = w + p * 16 * V;
-      __m512 columns[V];
+    for (int64_t p = begin; p < end; p += P::step) {
+      const E* row = w + p * 16 * V;
+      typename P::Columns columns[V];
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) columns[v] = _mm512_loadu_ps(row + 16 * v);
+      for (int v = 0; v < V; ++v) columns[v] = P::load(row + 16 * P::step * v);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        const __m512 one = _mm512_set1_ps(x[r * ldx + p]);
+        const typename P::Columns one = P::spread(x + r * ldx + p);
 #pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) sums[r][v] = _mm512_fmadd_ps(one, columns[v], sums[r][v]);
+        for (int v = 0; v < V; ++v) sums[r][v] = P::multiply_add(one, columns[v], sums[r][v]);
       }
     }
 #pragma GCC unroll 8
@@ -43,26 +54,27 @@ inline void f32_rows(int64_t k, int64_t chunk, const float* w, const float* x, i
     for (int v = 0; v < V; ++v) _mm512_storeu_ps(y + r * ldy + 16 * v, total[r][v]);
 }
 
-template <int V>
-void f32_panel_of(int64_t rows, int64_t k, int64_t chunk, const float* w, const float* x, int64_t ldx, float* y,
-                  int64_t ldy) noexcept {
+template <class P, int V, class E = typename P::Element>
+void panel_of(int64_t rows, int64_t k, int64_t chunk, const E* w, const E* x, int64_t ldx, float* y,
+              int64_t ldy) noexcept {
   int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) f32_rows<V, 4>(k, chunk, w, x + r * ldx, ldx, y + r * ldy, ldy);
-  for (; r + 2 <= rows; r += 2) f32_rows<V, 2>(k, chunk, w, x + r * ldx, ldx, y + r * ldy, ldy);
-  for (; r < rows; ++r) f32_rows<V, 1>(k, chunk, w, x + r * ldx, ldx, y + r * ldy, ldy);
+  for (; r + 4 <= rows; r += 4) panel_rows<P, V, 4>(k, chunk, w, x + r * ldx, ldx, y + r * ldy, ldy);
+  for (; r + 2 <= rows; r += 2) panel_rows<P, V, 2>(k, chunk, w, x + r * ldx, ldx, y + r * ldy, ldy);
+  for (; r < rows; ++r) panel_rows<P, V, 1>(k, chunk, w, x + r * ldx, ldx, y + r * ldy, ldy);
 }
 
-void f32_panel(int vectors, int64_t rows, int64_t k, int64_t chunk, const float* w, const float* x, int64_t ldx,
-               float* y, int64_t ldy) noexcept {
+template <class P, class E = typename P::Element>
+void panel(int vectors, int64_t rows, int64_t k, int64_t chunk, const E* w, const E* x, int64_t ldx, float* y,
+           int64_t ldy) noexcept {
   switch (vectors) {
     case 1:
-      return f32_panel_of<1>(rows, k, chunk, w, x, ldx, y, ldy);
+      return panel_of<P, 1>(rows, k, chunk, w, x, ldx, y, ldy);
     case 2:
-      return f32_panel_of<2>(rows, k, chunk, w, x, ldx, y, ldy);
+      return panel_of<P, 2>(rows, k, chunk, w, x, ldx, y, ldy);
     case 3:
-      return f32_panel_of<3>(rows, k, chunk, w, x, ldx, y, ldy);
+      return panel_of<P, 3>(rows, k, chunk, w, x, ldx, y, ldy);
     default:
-      return f32_panel_of<4>(rows, k, chunk, w, x, ldx, y, ldy);
+      return panel_of<P, 4>(rows, k, chunk, w, x, ldx, y, ldy);
   }
 }
 
