@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "qkv/model_file.h"
 
@@ -14,6 +15,7 @@ inline constexpr const char* kModelFiles[] = {"config.json", "tokenizer.json", "
 
 // Those that are there only where TextFacts say more than the tokenizer does.
 inline constexpr const char* kTextFactFiles[] = {"generation_config.json", "chat_template.jinja"};
+std::vector<std::string> text_fact_files(const std::string& directory);  // those that are there
 
 inline constexpr const char* kAdapterFiles[] = {"adapter_config.json", "adapter_model.safetensors"};
 

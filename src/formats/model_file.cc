@@ -64,6 +64,13 @@ void write_or_remove(const std::string& path, const std::string& text) {
 
 }  // namespace
 
+std::vector<std::string> text_fact_files(const std::string& directory) {
+  std::vector<std::string> names;
+  for (const char* name : kTextFactFiles)
+    if (std::filesystem::exists(directory + "/" + name)) names.emplace_back(name);
+  return names;
+}
+
 ModelConfig load_config(const std::string& path) { return read_any_config(path); }
 
 LoadedModel load_model(const std::string& path) {

@@ -180,8 +180,8 @@ void Trainer::save(const std::string& directory) {
     save_model(checkpoint.path(), impl_->model, impl_->tokenizer, impl_->facts, weights.watcher());
     for (const char* name : {"config.json", "tokenizer.json"})
       list.files[name] = facts_of_file(checkpoint.path() + "/" + name);
-    for (const char* name : kTextFactFiles)
-      if (fs::exists(checkpoint.path() + "/" + name)) list.files[name] = facts_of_file(checkpoint.path() + "/" + name);
+    for (const std::string& name : text_fact_files(checkpoint.path()))
+      list.files[name] = facts_of_file(checkpoint.path() + "/" + name);
     list.files["model.safetensors"] = weights.facts();
   }
   list.files["optimizer.safetensors"] = impl_->save_moments(checkpoint.path());

@@ -18,9 +18,8 @@ void Trainer::Impl::save_base(const std::string& directory) {
   AtomicDirectory base(base_path(directory));
   save_model(base.path(), Model(model.config(), std::move(parameters)), tokenizer, facts);
   for (const char* name : kModelFiles) base_files[base_name(name)] = facts_of_file(base.path() + "/" + name);
-  for (const char* name : kTextFactFiles)
-    if (std::filesystem::exists(base.path() + "/" + name))
-      base_files[base_name(name)] = facts_of_file(base.path() + "/" + name);
+  for (const std::string& name : text_fact_files(base.path()))
+    base_files[base_name(name)] = facts_of_file(base.path() + "/" + name);
   base.commit();
 }
 

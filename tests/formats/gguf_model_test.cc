@@ -15,6 +15,7 @@
 #include "formats/gguf_source.h"
 #include "formats/gguf_splits.h"
 #include "formats/scratch.h"
+#include "formats/small_models.h"
 #include "qkv/array_file.h"
 #include "qkv/error.h"
 #include "qkv/model_file.h"
@@ -24,6 +25,8 @@ namespace qkv {
 namespace {
 
 using test::GgufBytes;
+using test::small_gpt2;
+using test::small_llama;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -40,31 +43,6 @@ std::vector<float> logits_of(Model& model) {
   const std::vector<std::int32_t> tokens{3, 1, 4, 1, 5, 9, 2, 6};
   model.read(tokens, state, logits);
   return logits;
-}
-
-ModelConfig small_llama() {
-  ModelConfig c = preset("llama-135m");
-  c.n_layer = 2;
-  c.n_head = 4;
-  c.n_kv_head = 2;
-  c.head_dim = c.v_head_dim = 16;
-  c.d_model = 64;
-  c.d_ff = 96;
-  c.vocab_size = 300;
-  c.ctx_len = 32;
-  return c;
-}
-
-ModelConfig small_gpt2() {
-  ModelConfig c = preset("gpt2");
-  c.n_layer = 2;
-  c.n_head = c.n_kv_head = 4;
-  c.head_dim = c.v_head_dim = 8;
-  c.d_model = 32;
-  c.d_ff = 64;
-  c.vocab_size = 300;
-  c.ctx_len = 32;
-  return c;
 }
 
 Tokenizer small_tokenizer() {

@@ -12,29 +12,12 @@
 
 #include "core/random.h"
 #include "formats/scratch.h"
+#include "formats/small_models.h"
 #include "qkv/model_file.h"
 #include "qkv/threads.h"
 
 namespace qkv {
 namespace {
-
-ModelConfig small_llama(bool tied) {
-  ModelConfig c;
-  c.n_layer = 2;
-  c.n_head = 4;
-  c.n_kv_head = 2;
-  c.head_dim = 16;
-  c.d_model = 64;
-  c.d_ff = 96;
-  c.vocab_size = 260;
-  c.ctx_len = 40;
-  c.norm_gain = c.final_norm = true;
-  c.embedding_norm = false;
-  c.activation = Activation::swiglu;
-  c.positions = Positions::rotary;
-  c.tied_head = tied;
-  return c.resolved();
-}
 
 std::vector<std::int32_t> drawn_text(std::int64_t count) {
   std::vector<std::int32_t> tokens;
@@ -46,7 +29,9 @@ std::vector<std::int32_t> drawn_text(std::int64_t count) {
 
 std::string written(const Scratch& scratch, const std::string& type, bool tied) {
   const std::string path = scratch.path(type + (tied ? "_tied.gguf" : ".gguf"));
-  save_gguf(path, Model(small_llama(tied), 5), Tokenizer::bytes(), type);
+  ModelConfig config = test::small_llama();
+  config.tied_head = tied;
+  save_gguf(path, Model(config, 5), Tokenizer::bytes(), type);
   return path;
 }
 
@@ -111,7 +96,7 @@ TEST(StoredWeights, HaveTheSameBitsHoweverATextIsRead) {
     SCOPED_TRACE(type);
     Model model = load_model_for_reading(written(scratch, type, true)).model;
     const Tensor all = logits_of(model, text);
-    std::vector<float> logits(260);
+    std::vector<float> logits(static_cast<std::size_t>(model.config().vocab_size));
     for (const int threads : {1, 2, 3})
       for (const std::size_t chunk : {1, 5, 37}) {
         set_num_threads(threads);
@@ -119,7 +104,8 @@ TEST(StoredWeights, HaveTheSameBitsHoweverATextIsRead) {
         for (std::size_t at = 0; at < text.size(); at += chunk) {
           const std::size_t end = std::min(text.size(), at + chunk);
           model.read(std::span(text).subspan(at, end - at), state, logits);
-          EXPECT_EQ(std::memcmp(logits.data(), all.data() + (end - 1) * 260, 260 * sizeof(float)), 0);
+          EXPECT_EQ(std::memcmp(logits.data(), all.data() + (end - 1) * logits.size(), logits.size() * sizeof(float)),
+                    0);
         }
       }
   }

@@ -24,13 +24,6 @@ std::string safetensors(const std::string& name) {
   return folder().read("seed");
 }
 
-ModelConfig smallest() {
-  ModelConfig config;
-  config.n_layer = config.n_head = 1;
-  config.d_model = config.d_ff = config.ctx_len = 2;
-  return config;
-}
-
 // Of llama's shape.
 ModelConfig small_llama() {
   ModelConfig config = smallest();

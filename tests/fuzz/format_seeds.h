@@ -10,6 +10,13 @@
 
 namespace qkv::test {
 
+inline ModelConfig smallest() {
+  ModelConfig config;
+  config.n_layer = config.n_head = 1;
+  config.d_model = config.d_ff = config.ctx_len = 2;
+  return config;
+}
+
 std::vector<std::string> safetensors_seeds();
 std::vector<std::string> index_seeds();
 std::vector<std::string> config_seeds();

@@ -43,10 +43,8 @@ void put(std::string& file, std::size_t at, std::uint64_t value) {
 
 Model& writing_model() {
   static Model model = [] {
-    ModelConfig config;
+    ModelConfig config = smallest();
     config.n_layer = 2;
-    config.n_head = 1;
-    config.d_model = config.d_ff = 2;
     config.vocab_size = 5;
     config.ctx_len = 6;
     return Model(config, 3);

@@ -16,10 +16,10 @@ namespace qkv {
 namespace {
 
 ModelConfig config() {
-  ModelConfig c;
+  ModelConfig c = test::tiny_andrea();
   c.n_layer = 3;
-  c.n_head = 4;
   c.d_model = c.d_ff = 32;
+  c.head_dim = c.v_head_dim = 8;
   c.vocab_size = 256;
   c.ctx_len = 1200;
   c.positions = Positions::rotary;
