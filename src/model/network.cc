@@ -310,17 +310,11 @@ Loss Network<T, S>::head_loss(const Pass& pass, const S* x, const std::int32_t* 
 template <class T, class S>
 void Network<T, S>::head_gradient(std::int64_t rows, const S* x, const S* dlogits, bool fresh, T* dhead) {
   const std::int64_t d = c_.d_model, vocab = c_.vocab_size, padded = padded_vocab(c_);
-  std::vector<WeightPiece> pieces;
-  cut_into_pieces(0, c_.tied_head ? vocab : d, c_.tied_head ? d : vocab, pieces);
-  parallel_for(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t i) {
-    const WeightPiece& at = pieces[static_cast<std::size_t>(i)];
-    if (c_.tied_head)
-      outer_product(at.rows, at.columns, rows, dlogits + at.row, padded, x + at.column, d, !fresh,
-                    dhead + at.row * d + at.column, d);
-    else
-      outer_product(at.rows, at.columns, rows, x + at.row, d, dlogits + at.column, padded, !fresh,
-                    dhead + at.row * vocab + at.column, vocab);
-  });
+  const Sequences s{1, rows};
+  const SumStep step{0, -1, fresh, 0};
+  const WeightGradient<S, T> gradient = c_.tied_head ? WeightGradient<S, T>{vocab, d, dlogits, padded, x, d, {dhead}}
+                                                     : WeightGradient<S, T>{d, vocab, x, d, dlogits, padded, {dhead}};
+  add_weight_gradients<S, T>(s, {&step, 1}, {&gradient, 1});
 }
 
 template class Network<float, float>;

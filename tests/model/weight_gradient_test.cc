@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of f32 weight matrices at widths whose rows begin a multiple of 4 KB apart, which go another way.
+#include "model/weight_gradient.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "core/random.h"
+#include "qkv/threads.h"
+
+namespace qkv {
+namespace {
+
+using Floats = std::vector<float>;
+using Gradient = WeightGradient<float, float>;
+
+// Three sequences, one past the rows that are copied at a time, one empty; leaves 1 and 2 are summed before they join
+// 0.
+const std::vector<std::int64_t> kLengths{1100, 0, 70};
+const Sequences kSequences{3, 1100, kLengths};
+const std::vector<SumStep> kTree{{0, -1, true, 0}, {1, -1, true, 1}, {1, -1, false, 2}, {0, 1, false, 0}};
+
+// Normal numbers, at least as many as any operand has; dy begins elsewhere than x.
+const float* numbers() {
+  static const Floats all = [] {
+    const Random random(23);
+    Floats x(static_cast<std::size_t>(kSequences.rows() * 2049));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.normal(i));
+    return x;
+  }();
+  return all.data();
+}
+const float* x_of() { return numbers(); }
+const float* dy_of() { return numbers() + kSequences.ctx; }
+
+struct Shape {
+  std::int64_t in, ldx, out, ldy;
+  CopiedOperand copied;
+};
+const Shape kShapes[] = {{1024, 1024, 45, 45, CopiedOperand::x},
+                         {45, 45, 1024, 1024, CopiedOperand::dy},
+                         {1030, 2048, 70, 1024, CopiedOperand::x},
+                         {70, 1024, 500, 2048, CopiedOperand::dy},
+                         {40, 1023, 50, 1025, CopiedOperand::none}};
+
+TEST(WeightGradientF32, IsTheSumOverRowsWhereRowsCollide) {
+  for (const Shape& shape : kShapes) {
+    SCOPED_TRACE(testing::Message() << shape.in << " x " << shape.out);
+    const float *x = x_of(), *dy = dy_of();  // [rows, ldx], [rows, ldy]
+    Floats dw(static_cast<std::size_t>(shape.in * shape.out), 7.0f);
+    const Gradient g{shape.in, shape.out, x, shape.ldx, dy, shape.ldy, {dw.data()}};
+    ASSERT_EQ(copied_operand(g), shape.copied);
+    add_weight_gradients<float, float>(kSequences, kTree, {&g, 1});
+    const Random random(5);
+    for (std::uint64_t n = 0; n < 400; ++n) {  // elements, the last among them
+      const auto pick = [&](std::uint64_t k, std::int64_t size) {
+        return n == 0 ? size - 1 : static_cast<std::int64_t>(random.bits(2 * n + k) % static_cast<std::uint64_t>(size));
+      };
+      const std::int64_t i = pick(0, shape.in), j = pick(1, shape.out);
+      double sum = 0, size = 1;
+      for (std::int64_t b = 0; b < kSequences.batch; ++b)
+        for (std::int64_t r = b * kSequences.ctx; r < b * kSequences.ctx + kSequences.length(b); ++r) {
+          const double term = static_cast<double>(x[r * shape.ldx + i]) * static_cast<double>(dy[r * shape.ldy + j]);
+          sum += term;
+          size += std::abs(term);
+        }
+      ASSERT_NEAR(dw[static_cast<std::size_t>(i * shape.out + j)], sum, 1e-6 * size) << i << " " << j;
+    }
+  }
+}
+
+TEST(WeightGradientF32, HasTheSameBitsAtAnyThreadCountAndStepByStep) {
+  for (const Shape& shape : kShapes) {
+    SCOPED_TRACE(testing::Message() << shape.in << " x " << shape.out);
+    const float *x = x_of(), *dy = dy_of();  // [rows, ldx], [rows, ldy]
+    const auto size = static_cast<std::size_t>(shape.in * shape.out);
+    Floats expected(size), second(size);
+    const auto into = [&](Floats& dw) {
+      return Gradient{shape.in, shape.out, x, shape.ldx, dy, shape.ldy, {dw.data(), second.data()}};
+    };
+    set_num_threads(1);
+    const Gradient alone = into(expected);
+    add_weight_gradients<float, float>(kSequences, kTree, {&alone, 1});
+    for (const int threads : {2, 3}) {
+      set_num_threads(threads);
+      Floats found(size);
+      Gradient g = into(found);
+      g.dw[1] = nullptr;  // the partial sum lives in the tasks' memory
+      add_weight_gradients<float, float>(kSequences, kTree, {&g, 1});
+      EXPECT_EQ(found, expected) << threads << " threads";
+    }
+    Floats found(size);
+    const Gradient g = into(found);
+    for (const SumStep& step : kTree) add_weight_gradients<float, float>(kSequences, {&step, 1}, {&g, 1});
+    EXPECT_EQ(found, expected) << "step by step";
+    set_num_threads(0);
+  }
+}
+
+}  // namespace
+}  // namespace qkv
