@@ -169,6 +169,11 @@ void PackedValues::lend(KeyTile& tile, std::int64_t b, std::int64_t kv_head) con
   tile.finite = finite_[at];
 }
 
+const std::uint16_t* PackedValues::pairs(std::int64_t b, std::int64_t kv_head, std::int64_t j) const noexcept {
+  const std::int64_t j0 = std::max<std::int64_t>(0, j - (j + plan_.p.first_key) % kKeyTile);
+  return pairs_ + (slot(b, kv_head, j0) * kKeyTile + j - j0) * d_v_;
+}
+
 Poisons take_poisons_of_values(KeyTile& t, const TilePlan& plan, const KeyBuffers& buffers) {
   if (plan.bf16) {
     const std::int64_t ld = t.v16 == buffers.v16 ? t.ldv : buffers.d_v;  // in place, if it is a copy already

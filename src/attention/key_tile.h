@@ -47,6 +47,9 @@ class PackedValues {
   PackedValues(const TilePlan& plan);  // packs; throws std::bad_alloc
   // Lets a tile that begins at a tile's place use them.
   void lend(KeyTile& tile, std::int64_t b, std::int64_t kv_head) const noexcept;
+  // Where key j of a head is, one of a pair.
+  const std::uint16_t* pairs(std::int64_t b, std::int64_t kv_head, std::int64_t j) const noexcept;
+  std::int64_t row_bytes() const noexcept { return d_v_ * 2; }
 
  private:
   std::int64_t slot(std::int64_t b, std::int64_t kv_head, std::int64_t j0) const noexcept;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "attention/problem.h"
+#include "attention/read_ahead.h"
 #include "kernels/kernels.h"
 
 namespace qkv {
@@ -72,6 +73,7 @@ struct Scratch {
   std::uint16_t *qt_pairs, *dot_pairs;  // [d_k / 2][width][2], [d_v / 2][width][2]
   std::uint16_t *p_pairs, *ds_pairs;    // [kKeyTile / 2][width][2]
   std::uint16_t *p_rows, *ds_rows;      // [kKeyTile][width]
+  ReadAhead ahead;                      // what to ask memory for between kernels
 
  private:
   bool bf16_;

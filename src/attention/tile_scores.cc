@@ -107,14 +107,12 @@ std::int64_t load_mask(const AttentionProblem& p, const QueryTile& tile, const K
   return allowed;
 }
 
-// Where each row's readable keys begin and end, counted from the key tile's first.
-void limit_segment(const QueryTile& tile, const KeyTile& keys, const Segment& g, float* s) noexcept {
-  float begin[kMaxWidth], end[kMaxWidth];
+// Where each row's readable keys begin and end, counted from the key tile's first: [width] each.
+void find_limits(const QueryTile& tile, const KeyTile& keys, float* begin, float* end) noexcept {
   for (int r = 0; r < tile.kernels->width; ++r) {
     begin[r] = static_cast<float>(std::clamp<std::int64_t>(tile.begin[r] - keys.j0, 0, kKeyTile));
     end[r] = static_cast<float>(std::clamp<std::int64_t>(tile.end[r] - keys.j0, 0, kKeyTile));
   }
-  tile.kernels->limit(begin, end, g.k0, g.k1 - g.k0, g.first, g.last, s);
 }
 
 void add_alibi(const AttentionProblem& p, const QueryTile& tile, const KeyTile& keys, const Segment& g,
@@ -142,10 +140,13 @@ TileScores compute_scores(const TilePlan& plan, const QueryTile& tile, const Key
   }
   const bool limited = keys.j0 < tile.all_begin || keys.j0 + keys.n > tile.all_end;
   scores.partial = limited || masked;
-  if (limited)
+  float begin[kMaxWidth], end[kMaxWidth];
+  if (limited) {
     cut_segments(tile, keys, scores);
-  else
+    find_limits(tile, keys, begin, end);
+  } else {
     scores.segment[scores.segments++] = {0, keys.n, 0, width / kernel.lanes, false};
+  }
   std::fill_n(scores.max, width, kMinusInfinity);
 
   const bool all_changed = plan.score_factor != 1 || p.softcap > 0 || !p.slopes.empty() || masked;
@@ -169,7 +170,7 @@ TileScores compute_scores(const TilePlan& plan, const QueryTile& tile, const Key
                      want_slope ? scratch.slope + g.k0 * width : nullptr);
     if (!p.slopes.empty()) add_alibi(p, tile, keys, g, s);
     if (masked) kernel.add(scratch.bias + g.k0 * width, n, g.first, g.last, s);
-    if (g.limited) limit_segment(tile, keys, g, s);
+    if (g.limited) kernel.limit(begin, end, g.k0, n, g.first, g.last, s);
     kernel.column_max(s, n, g.first, g.last, scores.max);
   }
   return scores;

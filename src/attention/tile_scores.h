@@ -11,6 +11,8 @@ namespace qkv {
 struct Segment {
   int k0, k1, first, last;
   bool limited;
+
+  bool continues(const Segment& g) const noexcept { return k0 == g.k1 && first == g.first && last == g.last; }
 };
 
 inline constexpr int kMaxSegments = 8;

@@ -93,8 +93,7 @@ class Forward {
     if (tile.rows == 0) return;
     Scratch scratch(plan_);
     load_queries(tile, scratch);
-    ask_for_rows(results_.out, tile, tile.first_query, p_.d_v);
-    ask_for_rows(p_.q, tile, tile.first_query - num_threads() * tile.queries, p_.d_k);
+    look_ahead(p_, results_, tile, packed_ ? &*packed_ : nullptr, scratch.ahead);
     Sums total = take_sums(scratch), split = take_sums(scratch);
     const KeySteps splits{tile.any_begin, tile.any_end, p_.first_key, kSplitKeys};
     clear(total, tile, splits.begin < splits.end ? 0 : d_v_padded_);
@@ -149,17 +148,6 @@ class Forward {
     });
   }
 
-  // Brings `queries` rows of d elements from the query `first` on near: what this tile will write, and what this thread
-  // will most likely read next.
-  static void ask_for_rows(const ConstView& x, const QueryTile& tile, std::int64_t first, std::int64_t d) noexcept {
-    if (!x || x.strides[3] != 1 || first < 0 || tile.heads > 1) return;
-    const std::int64_t size = static_cast<std::int64_t>(dtype_size(x.dtype)), row = x.strides[2] * size;
-    const char* at = static_cast<const char*>(x.data) +
-                     (tile.b * x.strides[0] + tile.first_head * x.strides[1] + first * x.strides[2]) * size;
-    for (std::int64_t i = 0; i < tile.queries; ++i)
-      for (std::int64_t byte = 0; byte < d * size; byte += 64) __builtin_prefetch(at + i * row + byte, 1, 2);
-  }
-
   void load_queries(const QueryTile& tile, Scratch& scratch) const noexcept {
     if (plan_.bf16)
       load_rows_in_pairs(p_.q, tile, p_.d_k, scratch, scratch.qt_pairs);
@@ -211,9 +199,11 @@ class Forward {
         std::fill_n(sums.ot, d_v_padded_ * width, 0.0f);
         fresh = false;
       }
-      for (int i = 0; i < scores.segments; ++i) {
-        add_segment(tile, keys, scores.segment[i], fresh, sums, scratch);
-        fresh = false;
+      for (int i = 0; i < scores.segments; ++i) take_exponentials(tile, keys, scores.segment[i], sums, scratch);
+      for (int i = 0; i < scores.segments; fresh = false) {  // neighbours that the same vectors read, together
+        Segment g = scores.segment[i];
+        for (; ++i < scores.segments && scores.segment[i].continues(g); g.k1 = scores.segment[i].k1) continue;
+        accumulate(tile, keys, g, fresh, sums, scratch);
       }
       for (const Poison& x : poisons) add_poison(tile, scores, x, bits[x.row], sums, scratch);
     }
@@ -259,23 +249,34 @@ class Forward {
     for (int line = 0; line < 24; ++line) __builtin_prefetch(static_cast<const char*>(memory) + line * 64, 0, 2);
   }
 
-  // p = 2^((s - m) unit), l += p, ot += p v for one segment.
-  void add_segment(const QueryTile& tile, const KeyTile& keys, const Segment& g, bool fresh, const Sums& sums,
-                   Scratch& scratch) const noexcept {
+  // p = 2^((s - m) unit), l += p for one segment.
+  void take_exponentials(const QueryTile& tile, const KeyTile& keys, const Segment& g, const Sums& sums,
+                         Scratch& scratch) const noexcept {
     const TileKernels& kernel = *tile.kernels;
     const int n = g.k1 - g.k0;
     float* s = scratch.s + g.k0 * kernel.width;
-    if (!plan_.bf16) {
+    scratch.ahead.step();
+    if (plan_.bf16) {
+      std::uint16_t* pairs = scratch.p_pairs + g.k0 * kernel.width;
+      kernel.bf16->exponentials(plan_.unit, n, g.first, g.last, sums.m, sums.l, s, pairs);
+      drop_bf16_pairs(plan_, tile, keys.j0 + g.k0, n, g.first, g.last, pairs);
+    } else {
       kernel.exponentials(plan_.unit, n, g.first, g.last, sums.m, sums.l, s);
       drop_pairs(plan_, tile, keys.j0 + g.k0, n, g.first, g.last, 1, s);
-      kernel.accumulate(s, keys.v + g.k0 * keys.ldv, keys.ldv, d_v_padded_, n, tile.rows, g.first, g.last, fresh,
-                        sums.ot);
-      return;
     }
-    std::uint16_t* pairs = scratch.p_pairs + g.k0 * kernel.width;
-    kernel.bf16->exponentials(plan_.unit, n, g.first, g.last, sums.m, sums.l, s, pairs);
-    drop_bf16_pairs(plan_, tile, keys.j0 + g.k0, n, g.first, g.last, pairs);
-    if (kernel.bf16->accumulate_rows)
+  }
+
+  // ot += p v
+  void accumulate(const QueryTile& tile, const KeyTile& keys, const Segment& g, bool fresh, const Sums& sums,
+                  Scratch& scratch) const noexcept {
+    const TileKernels& kernel = *tile.kernels;
+    const int n = g.k1 - g.k0;
+    const std::uint16_t* pairs = scratch.p_pairs + g.k0 * kernel.width;
+    scratch.ahead.step();
+    if (!plan_.bf16)
+      kernel.accumulate(scratch.s + g.k0 * kernel.width, keys.v + g.k0 * keys.ldv, keys.ldv, d_v_padded_, n, tile.rows,
+                        g.first, g.last, fresh, sums.ot);
+    else if (kernel.bf16->accumulate_rows)
       kernel.bf16->accumulate_rows(pairs, keys.v16 + g.k0 * keys.ldv, keys.ldv, p_.d_v, n, tile.rows, fresh, sums.ot);
     else
       kernel.bf16->accumulate(pairs, keys.v_pairs + g.k0 * scratch.d_v, scratch.d_v, d_v_padded_, (n + 1) / 2,
