@@ -130,7 +130,8 @@ void PackedMatrix::pack(DType operand, std::int64_t k, std::int64_t n, const flo
     elements_.reset();
     elements_ = matrix_memory(layout.get_size());
     bytes_ = layout.get_size();
-    std::memset(elements_.get(), 0, bytes_);  // what pads the panels
+    const std::size_t element = dtype_size(operand);
+    if (bytes_ != static_cast<std::size_t>(k * n) * element) std::memset(elements_.get(), 0, bytes_);  // pads of panels
   }
   const dnnl::memory::desc plain(Dimensions{k, n}, Type::f32, transposed ? Dimensions{1, k} : Dimensions{n, 1});
   dnnl::memory from(plain, cpu_engine(), const_cast<float*>(b)), to(layout, cpu_engine(), elements_.get());

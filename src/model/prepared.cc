@@ -6,6 +6,8 @@
 #include <span>
 #include <stdexcept>
 
+#include "core/parallel.h"
+
 namespace qkv {
 namespace {
 
@@ -58,7 +60,11 @@ void PreparedModel<T, S>::prepare(const ModelConfig& c, const ModelParameters<co
   if (stored) throw std::logic_error("[model] parameters that are kept as stored have no gradients");
   ready = false;
   layers.resize(p.layers.size());
-  for (std::size_t i = 0; i < layers.size(); ++i) set_layer(dtype_of<S>, c, p.layers[i], with_backward, layers[i]);
+  // A layer a task: memory that is new is then cleared by all threads.
+  parallel_for(static_cast<std::int64_t>(layers.size()), [&](std::int64_t i) {
+    const auto at = static_cast<std::size_t>(i);
+    set_layer(dtype_of<S>, c, p.layers[at], with_backward, layers[at]);
+  });
   if (head.in() != c.d_model) head = Weights(dtype_of<S>, c.d_model, padded_vocab(c));
   if (c.tied_head) {
     head.prepare_transposed(p.token_embedding, c.vocab_size, with_backward);
