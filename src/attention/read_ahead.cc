@@ -12,7 +12,7 @@ void ReadAhead::add(const void* first, std::int64_t rows, std::int64_t stride, s
 }
 
 void ReadAhead::step() noexcept {
-  constexpr std::int64_t kLine = 64, kLines = 48;
+  constexpr std::int64_t kLine = 64, kLines = 32;
   for (std::int64_t line = 0; line < kLines && part_ < count_; ++line) {
     const Part& p = parts_[part_];
     __builtin_prefetch(p.first + row_ * p.stride + byte_, 0, 2);

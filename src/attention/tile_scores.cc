@@ -158,6 +158,7 @@ TileScores compute_scores(const TilePlan& plan, const QueryTile& tile, const Key
     float* s = scratch.s + g.k0 * width;
     const bool changed = all_changed || g.limited;
     float* max = changed ? ignored : scores.max;
+    scratch.ahead.step();
     if (plan.bf16)
       kernel.bf16->scores(keys.k16 + g.k0 * keys.ldk, keys.ldk, scratch.qt_pairs, (p.d_k + 1) / 2, n, tile.rows,
                           g.first, g.last, s, max);
