@@ -8,6 +8,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <tuple>
 
 #include "core/large_memory.h"
 #include "linalg/onednn.h"
@@ -51,7 +52,10 @@ struct Shape {
   bool bias;
   std::int64_t rows, n, k;
   int threads;
-  auto operator<=>(const Shape&) const = default;
+  bool operator<(const Shape& o) const {
+    return std::tie(operand, y, bias, rows, n, k, threads) <
+           std::tie(o.operand, o.y, o.bias, o.rows, o.n, o.k, o.threads);
+  }
 };
 
 dnnl::matmul::primitive_desc describe(const Shape& s) {
