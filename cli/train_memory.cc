@@ -68,7 +68,7 @@ void check_memory(const ModelConfig& model, const TrainConfig& config, const Lor
     text += fmt::format("{} would fit, with {}", options_of(*fitting, asked, length_option),
                         gigabytes(training_memory(model, *fitting).total()));
   else
-    text += "no batch fits: take a smaller model";
+    text += "no batch fits: take a smaller model or fewer sequences";
   throw std::runtime_error(text + " (--no-memory-check tries all the same)");
 }
 

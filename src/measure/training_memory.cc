@@ -12,6 +12,7 @@ namespace qkv {
 namespace {
 
 constexpr std::int64_t kStream = 4;            // bytes of an element of weights, gradients, the residual stream: f32
+constexpr std::int64_t kOfToken = 8;           // a token and its target
 constexpr std::int64_t kTokensAtOnce = 2048;   // of one pass, as in src/model/network.cc
 constexpr std::int64_t kProgram = 40'000'000;  // the program and its libraries, touched
 constexpr std::int64_t kOfThread = 6'000'000;  // tiles and panels that a thread works in
@@ -105,10 +106,12 @@ void check(const ModelConfig& c, const TrainingShape& shape) {
   if (shape.adapters < 0 || shape.adapted < 0 || shape.adapted > parameter_count(c))
     refuse("adapters of at least 0 parameters, on matrices of the model");
   if (shape.ctx_len < 0) refuse("ctx_len of at least 0");
+  const double tokens = static_cast<double>(shape.batch_size) * static_cast<double>(shape.grad_accum) *
+                        static_cast<double>(std::max(shape.ctx_len, c.ctx_len));
   const Widths w(c);
   const double rows = static_cast<double>(std::max(shape.ctx_len, c.ctx_len)) + static_cast<double>(kTokensAtOnce);
   const double widest = static_cast<double>(c.n_layer) * static_cast<double>(c.d_model + w.qkv + w.up + w.heads);
-  if (static_cast<double>(parameter_count(c)) * 64 + rows * widest * 32 > kLargestCount)
+  if (static_cast<double>(parameter_count(c)) * 64 + rows * widest * 32 + tokens * kOfToken > kLargestCount)
     refuse("sizes that some machine could hold");
 }
 
@@ -135,7 +138,7 @@ TrainingMemory training_memory(const ModelConfig& c, const TrainingShape& shape)
   }
   memory.operands = 2 * (matrix_elements(c) + c.d_model * padded_vocab(c)) * operand;
   memory.activations = bytes_of_activations(c, rows, operand, shape.recompute);
-  memory.work = bytes_of_work(c, rows, operand);
+  memory.work = bytes_of_work(c, rows, operand) + shape.batch_size * shape.grad_accum * ctx * kOfToken;
   memory.program = kProgram + (shape.threads > 0 ? shape.threads : num_threads()) * kOfThread;
   return memory;
 }

@@ -114,8 +114,9 @@ ModelConfig ModelConfig::resolved() const {
     if (c.head_dim % 2 != 0) refuse("rotary positions expected an even head_dim; found " + std::to_string(c.head_dim));
     require_positive("rope_theta", c.rope_theta);
     check_rope_scaling(c.rope_scaling, c.head_dim);
-  } else if (!(c.rope_scaling == RopeScaling{})) {
-    refuse("rope_scaling expected rotary positions; found learned ones");
+  } else {
+    if (!(c.rope_scaling == RopeScaling{})) refuse("rope_scaling expected rotary positions; found learned ones");
+    if (!std::isfinite(c.rope_theta)) require_positive("rope_theta", c.rope_theta);  // unused, yet written to files
   }
   return c;
 }

@@ -40,6 +40,19 @@ TEST(TrainingMemory, GrowsWithTheTokensOfAPass) {
   EXPECT_EQ(training_memory(c, {.batch_size = 4, .ctx_len = 256}).activations, activations(1));
 }
 
+// The tokens of a step and their targets are held at once: of very many short sequences they are most of all.
+TEST(TrainingMemory, CountsTheTokensOfAStep) {
+  ModelConfig c = andrea();
+  c.ctx_len = 16;
+  const auto work = [&](std::int64_t batch, std::int64_t accumulated) {
+    return training_memory(c, {.batch_size = batch, .grad_accum = accumulated, .threads = 1}).work;
+  };
+  EXPECT_EQ(work(100'000'000, 1) - work(50'000'000, 1), 50'000'000LL * 16 * 8);
+  EXPECT_EQ(work(2048, 8) - work(2048, 1), 7 * 2048 * 16 * 8);
+  c.ctx_len = 1 << 30;
+  EXPECT_THROW(work(std::int64_t{1} << 40, 1), std::invalid_argument);
+}
+
 TEST(TrainingMemory, FindsWhatWouldFit) {
   const ModelConfig c = andrea();
   const TrainingShape asked{.batch_size = 2, .threads = 1};

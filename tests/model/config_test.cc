@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -88,6 +89,9 @@ TEST(Config, ImpossibleOnesSayWhatDoesNotFit) {
                 c.head_dim = 5;
               }),
               HasSubstr("even head_dim; found 5"));
+  // Unused by learned positions, but written to files, which cannot hold it; and unequal to itself.
+  EXPECT_THAT(message([](ModelConfig& c) { c.rope_theta = std::nan(""); }),
+              HasSubstr("rope_theta expected a positive"));
   ModelConfig free;  // head_dim given: d_model need not divide
   free.d_model = 100;
   free.head_dim = 7;
