@@ -9,11 +9,12 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "cli.h"
+#include "number_options.h"
+#include "output_paths.h"
 
 namespace {
 
@@ -99,9 +100,6 @@ void check(const Options& o) {
           "--dout needs a gradient to write: --dq, --dk, --dv, --dmask or --dsinks");
   require(o.dmask.empty() || !o.mask.empty(), "--dmask needs --mask");
   require(o.dsinks.empty() || !o.sinks.empty(), "--dsinks needs --sinks");
-  std::set<std::string> written;
-  for (const auto& file : {o.out, o.lse, o.probs, o.dq, o.dk, o.dv, o.dmask, o.dsinks})
-    require(file.empty() || written.insert(file).second, "two results cannot go to one file");
 }
 
 void set_window(const Options& o, qkv::AttentionOptions& attention) {
@@ -256,8 +254,22 @@ void compute_gradients(const Options& o, const Inputs& in, const qkv::ConstView&
   attention_backward(in.q, in.k, in.v, out, lse, in.dout, in.options, gradients);
 }
 
+void check_paths(const Options& o) {
+  qkv::cli::check_outputs({o.q, o.k, o.v, o.mask, o.q_lengths, o.kv_lengths, o.alibi, o.sinks, o.dout},
+                          {{"--out", o.out},
+                           {"--lse", o.lse},
+                           {"--probs", o.probs},
+                           {"--trace", o.trace},
+                           {"--dq", o.dq},
+                           {"--dk", o.dk},
+                           {"--dv", o.dv},
+                           {"--dmask", o.dmask},
+                           {"--dsinks", o.dsinks}});
+}
+
 void run(const Options& o) {
   check(o);
+  check_paths(o);
   Inputs in;
   load(o, in);
   const qkv::Dims &q = in.q.shape(), &k = in.k.shape(), &v = in.v.shape();
@@ -295,8 +307,8 @@ void add(CLI::App& app) {
   command->add_option("--align", o->align, "Positions for --window or --alibi alone")->check(aligned)->type_name("HOW");
   command->add_option("--start", o->start, "Position of query 0 of each sequence")->type_name("N[,N...]");
   command->add_option("--window", o->window, "Keys before and after that may be read")->type_name("LEFT,RIGHT");
-  command->add_option("--scale", o->scale, "Factor of Q K^T")->type_name("S");
-  command->add_option("--softcap", o->softcap, "Bound of the scores; 0 is none")->type_name("C");
+  qkv::cli::add_number(*command, "--scale", o->scale, "Factor of Q K^T")->type_name("S");
+  qkv::cli::add_number(*command, "--softcap", o->softcap, "Bound of the scores; 0 is none")->type_name("C");
   command->add_flag("--require-readable-key", o->require_readable_key, "A query that may read nothing is an error");
   command->add_option("--dtype", o->dtype, "f32 (default), f64, bf16 or f16")
       ->check(CLI::IsMember({"f32", "f64", "bf16", "f16"}))

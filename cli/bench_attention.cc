@@ -13,6 +13,7 @@
 
 #include "bench.h"
 #include "bench_timing.h"
+#include "number_options.h"
 
 namespace qkv::cli {
 namespace {
@@ -297,20 +298,19 @@ void add_bench_attention(CLI::App& bench) {
   command->add_option("--dtype", raw->dtypes, "f32, bf16, f16 (default f32,bf16)")->type_name("TYPE[,TYPE...]");
   CLI::Option* causal = command->add_flag("--causal", raw->causal, "No key past the query (default, but for --matrix)");
   command->add_flag("--no-causal", raw->no_causal, "Every query reads every key")->excludes(causal);
-  command->add_option("--window", raw->window, "Keys that a query reads, itself included; 0 is all")
+  add_number(*command, "--window", raw->window, "Keys that a query reads, itself included; 0 is all")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
       ->type_name("N");
   add_threads_option(*command);
-  command->add_option("--reps", raw->bench.reps, "Runs of each, the median counts (7)")
+  add_number(*command, "--reps", raw->bench.reps, "Runs of each, the median counts (7)")
       ->check(CLI::Range(1, 1000))
       ->type_name("N");
-  command
-      ->add_option("--limit", raw->bench.limit,
-                   "Largest difference from f64 that is timed, as a part of the largest value (0: 2e-5 for f32, 4e-3 "
-                   "for f16, 3e-2 for bf16)")
-      ->check(CLI::NonNegativeNumber)
+  add_number(*command, "--limit", raw->bench.limit,
+             "Largest difference from f64 that is timed, as a part of the largest value (0: 2e-5 for f32, 4e-3 "
+             "for f16, 3e-2 for bf16)")
+      ->check(at_least(0))
       ->type_name("X");
-  command->add_option("--memory-mb", raw->bench.megabytes, "Memory that reading and decoding cycle through, MiB (512)")
+  add_number(*command, "--memory-mb", raw->bench.megabytes, "Memory that reading and decoding cycle through, MiB (512)")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
   command->add_flag("--matrix", raw->bench.matrix, "Every option and head size against the plain case");

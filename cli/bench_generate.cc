@@ -15,6 +15,7 @@
 
 #include "bench.h"
 #include "bench_timing.h"
+#include "number_options.h"
 
 namespace {
 
@@ -240,7 +241,7 @@ void qkv::cli::add_bench_generate(CLI::App& bench) {
   CLI::App* command =
       bench.add_subcommand("generate", "Prompts read and tokens written a second, against the ceilings");
   const auto count = [&](const char* name, std::int64_t& value, const char* help, const CLI::Validator& check) {
-    command->add_option(name, value, help)->capture_default_str()->check(check)->type_name("N");
+    qkv::cli::add_number(*command, name, value, help)->capture_default_str()->check(check)->type_name("N");
   };
   command->add_option("-m,--model", options->model, "Model: a directory or a file; without it, drawn weights")
       ->type_name("MODEL");
@@ -253,9 +254,9 @@ void qkv::cli::add_bench_generate(CLI::App& bench) {
   command
       ->add_option("--cache-type", options->cache_type, "Keys and values: f32, bf16, f16 or q8_0 [the operands' type]")
       ->check(CLI::IsMember({"f32", "bf16", "f16", "q8_0"}).description(""));
-  count("-p,--prompt", options->prompt, "Tokens of the prompt; 0: none", CLI::NonNegativeNumber);
-  count("-n,--generate", options->generate, "Tokens written; 0: none", CLI::NonNegativeNumber);
-  count("--depth", options->depth, "Tokens in the context before", CLI::NonNegativeNumber);
+  count("-p,--prompt", options->prompt, "Tokens of the prompt; 0: none", qkv::cli::at_least(0));
+  count("-n,--generate", options->generate, "Tokens written; 0: none", qkv::cli::at_least(0));
+  count("--depth", options->depth, "Tokens in the context before", qkv::cli::at_least(0));
   count("--batch", options->batch, "Sequences read in step", CLI::Range(1, 4096));
   count("--reps", options->reps, "Runs of each", CLI::Range(1, 1000));
   count("--memory-mb", options->megabytes, "Memory to read for the ceiling, in MiB", CLI::Range(1, 1 << 20));

@@ -13,6 +13,7 @@
 
 #include "bench.h"
 #include "bench_timing.h"
+#include "number_options.h"
 
 namespace {
 
@@ -97,10 +98,10 @@ void qkv::cli::add_bench_peak(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand("peak", "Ceilings: multiply-adds a second, bytes read a second");
   const auto options = std::make_shared<Options>();
   add_threads_option(*command);
-  command->add_option("--reps", options->reps, "Runs of each, the median counts (15)")
+  qkv::cli::add_number(*command, "--reps", options->reps, "Runs of each, the median counts (15)")
       ->check(CLI::Range(1, 1000))
       ->type_name("N");
-  command->add_option("--memory-mb", options->megabytes, "Memory to read, in MiB (512)")
+  qkv::cli::add_number(*command, "--memory-mb", options->megabytes, "Memory to read, in MiB (512)")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
   command->add_flag("--json", options->json, "One JSON object a line");

@@ -13,6 +13,7 @@
 
 #include "bench.h"
 #include "bench_timing.h"
+#include "number_options.h"
 #include "train_profile.h"
 
 namespace {
@@ -128,11 +129,11 @@ void qkv::cli::add_bench_train(CLI::App& bench) {
       ->add_option("--dtype", options->dtypes, "Operands of products: bf16, f32 or both (memory is that of the first)")
       ->type_name("TYPE[,TYPE]")
       ->capture_default_str();
-  command->add_option("--batch-size", options->batch_size, "Sequences a step")
-      ->check(CLI::PositiveNumber)
+  add_number(*command, "--batch-size", options->batch_size, "Sequences a step")
+      ->check(at_least(1))
       ->capture_default_str();
-  command->add_option("--ctx-len", options->ctx_len, "Tokens of a sequence [the preset's]")->check(CLI::PositiveNumber);
-  command->add_option("--steps", options->steps, "Steps timed")->check(CLI::PositiveNumber)->capture_default_str();
+  add_number(*command, "--ctx-len", options->ctx_len, "Tokens of a sequence [the preset's]")->check(at_least(1));
+  add_number(*command, "--steps", options->steps, "Steps timed")->check(at_least(1))->capture_default_str();
   command->add_flag("--recompute", options->recompute, "Keep less than half of the activations and make them again");
   command->add_flag("--json", options->json, "One JSON object a line");
   add_threads_option(*command);

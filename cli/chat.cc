@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "cli.h"
+#include "number_options.h"
 #include "qkv/chat_file.h"
 #include "qkv/chat_template.h"
 #include "qkv/error.h"
@@ -60,6 +61,7 @@ class Chat {
     const std::vector<std::int32_t>& ends = template_.end_tokens();
     generate_.end_tokens.insert(generate_.end_tokens.end(), ends.begin(), ends.end());
     generate_.vocab_limit = std::min(loaded_.tokenizer.size(), loaded_.model.config().vocab_size);
+    qkv::cli::require_known_tokens(generate_, generate_.vocab_limit);
     generate_.shift = true;
     reset();
     generate_.keep = options.keep ? *options.keep : static_cast<std::int64_t>(conversation_.size());
@@ -172,7 +174,7 @@ void add(CLI::App& app) {
       "and values of its tokens. When the context is full, its first tokens and the latest half stay");
   const auto options = std::make_shared<Options>();
   options->writing.generate.max_tokens = 1024;
-  command->add_option("-m,--model", options->model, "The model: a directory or a GGUF file")
+  command->add_option("-m,--model", options->model, "The model: a directory, a GGUF file or a checkpoint of ANDREA")
       ->required()
       ->type_name("PATH");
   command->add_option("--dtype", options->dtype, "Weights: as the file stores them (auto), all in f32, or all in bf16")
@@ -190,15 +192,13 @@ void add(CLI::App& app) {
               "; without it, as the model's chat template says (tokenizer_config.json, chat_template.jinja, or "
               "tokenizer.chat_template of a GGUF file)")
       ->type_name("NAME");
-  command
-      ->add_option("-n,--max-tokens", options->writing.generate.max_tokens,
-                   "Tokens of an answer at most; -1: until the model ends it")
+  qkv::cli::add_number(*command, "-n,--max-tokens", options->writing.generate.max_tokens,
+                       "Tokens of an answer at most; -1: until the model ends it")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()))
       ->type_name("N");
-  command
-      ->add_option("--keep", options->keep,
-                   "First tokens that stay when the context is full; without it, those of the system message")
+  qkv::cli::add_number(*command, "--keep", options->keep,
+                       "First tokens that stay when the context is full; without it, those of the system message")
       ->type_name("N");
   qkv::cli::add_sampler_options(*command, options->writing);
   qkv::cli::add_threads_option(*command);

@@ -8,6 +8,8 @@
 #include "andrea_options.h"
 #include "cli.h"
 #include "lora_options.h"
+#include "number_options.h"
+#include "output_paths.h"
 #include "qkv/andrea.h"
 #include "qkv/model_file.h"
 
@@ -80,6 +82,7 @@ void write(const Options& options, const std::string& format, const qkv::LoadedM
 
 void run(const Options& options) {
   const std::string format = format_of(options);
+  qkv::cli::check_outputs({options.source, options.lora}, {{"DST", options.target}});
   if (format == "hf") floating_type(options.type);  // before the long work
   if (format == "andrea" && !options.type.empty() && options.type != "f32")
     throw UsageError("--type " + options.type + " is for --to hf and --to gguf; checkpoints of ANDREA hold f32");
@@ -112,7 +115,9 @@ void run(const Options& options) {
 void add(CLI::App& app) {
   CLI::App* command = app.add_subcommand("convert", "Write a model in another format");
   const auto options = std::make_shared<Options>();
-  command->add_option("SRC", options->source, "The model: a directory of qkv or Hugging Face, or a GGUF file")
+  command
+      ->add_option("SRC", options->source,
+                   "The model: a directory of qkv or Hugging Face, a GGUF file or a checkpoint of ANDREA (.bin)")
       ->required();
   command->add_option("DST", options->target, "What to write: a directory, or a file that ends in .gguf or .bin")
       ->required();
@@ -123,8 +128,9 @@ void add(CLI::App& app) {
   command->add_option("--type", options->type, "How matrices are stored [f32; bf16 in GGUF files]")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"}).description(""))
       ->type_name("f32|f16|bf16|q8_0|q4_0|q4_1");
-  command->add_option("--shard-bytes", options->shard_bytes, "The most a file of a Hugging Face directory may hold")
-      ->check(CLI::PositiveNumber)
+  qkv::cli::add_number(*command, "--shard-bytes", options->shard_bytes,
+                       "The most a file of a Hugging Face directory may hold")
+      ->check(qkv::cli::at_least(1))
       ->capture_default_str()
       ->type_name("N");
   qkv::cli::add_andrea_options(*command, options->andrea, "Checkpoints of ANDREA: what they do not say of themselves");

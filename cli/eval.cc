@@ -11,6 +11,7 @@
 #include "cli.h"
 #include "corpus_options.h"
 #include "lora_options.h"
+#include "number_options.h"
 #include "qkv/error.h"
 #include "qkv/evaluate.h"
 #include "qkv/interrupt.h"
@@ -102,7 +103,9 @@ void run(const Options& options) {
 void add(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "How well a model predicts a text: loss, perplexity, bits per byte");
   const auto options = std::make_shared<Options>();
-  command->add_option("-m,--model", options->model, "Model directory")->required()->type_name("DIR");
+  command->add_option("-m,--model", options->model, "The model: a directory, a GGUF file or a checkpoint of ANDREA")
+      ->required()
+      ->type_name("PATH");
   add_lora_option(*command, options->lora);
   command
       ->add_option("--data", options->data,
@@ -114,17 +117,16 @@ void add(CLI::App& app) {
       ->type_name("all|training|validation")
       ->capture_default_str();
   add_text_options(*command, options->text, "Options");
-  command->add_option("--ctx-len", options->evaluate.ctx, "Tokens of a window [the model's]")
-      ->check(CLI::PositiveNumber)
+  add_number(*command, "--ctx-len", options->evaluate.ctx, "Tokens of a window [the model's]")
+      ->check(at_least(1))
       ->type_name("N");
-  command
-      ->add_option("--stride", options->evaluate.stride,
-                   "From a window's start to the next one's [ctx-len]; smaller is slower, and shows each token more of "
-                   "what stands before it")
-      ->check(CLI::PositiveNumber)
+  add_number(*command, "--stride", options->evaluate.stride,
+             "From a window's start to the next one's [ctx-len]; smaller is slower, and shows each token more of "
+             "what stands before it")
+      ->check(at_least(1))
       ->type_name("N");
-  command->add_option("--batch-size", options->evaluate.batch_size, "Windows at once")
-      ->check(CLI::PositiveNumber)
+  add_number(*command, "--batch-size", options->evaluate.batch_size, "Windows at once")
+      ->check(at_least(1))
       ->capture_default_str()
       ->type_name("N");
   command->add_flag("--json", options->json, "One JSON object instead of a report");

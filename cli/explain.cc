@@ -12,6 +12,7 @@
 
 #include "cli.h"
 #include "explain_text.h"
+#include "number_options.h"
 #include "qkv/error.h"
 #include "qkv/model.h"
 #include "qkv/model_file.h"
@@ -144,7 +145,7 @@ void run(const Options& o) {
 }
 
 CLI::Option* add_size(CLI::App& command, const char* name, std::int64_t& size, const char* help) {
-  return command.add_option(name, size, help)->check(CLI::PositiveNumber)->type_name("N");
+  return qkv::cli::add_number(command, name, size, help)->check(qkv::cli::at_least(1))->type_name("N");
 }
 
 void add(CLI::App& app) {
@@ -165,11 +166,11 @@ void add(CLI::App& app) {
       ->check(CLI::IsMember({"f32", "bf16", "f16"}).description(""))
       ->type_name("f32|bf16|f16")
       ->capture_default_str();
-  command->add_option("--seed", o->seed, "Of the numbers of --numbers and --scaling")->capture_default_str();
+  qkv::cli::add_number(*command, "--seed", o->seed, "Of the numbers of --numbers and --scaling")->capture_default_str();
   CLI::Option* json = command->add_flag("--json", o->json, "One JSON value, of the steps or of --scaling");
   CLI::Option* numbers = command->add_flag("--numbers", o->numbers, "Work a small example with real numbers");
-  command->add_option("--head", o->head, "The head that --numbers shows")
-      ->check(CLI::NonNegativeNumber)
+  qkv::cli::add_number(*command, "--head", o->head, "The head that --numbers shows")
+      ->check(qkv::cli::at_least(0))
       ->type_name("H")
       ->needs(numbers);
   CLI::Option* scaling = command->add_flag("--scaling", o->scaling, "Measure why scores are divided by the root of d_k")

@@ -14,6 +14,7 @@
 
 #include "cli.h"
 #include "lora_options.h"
+#include "number_options.h"
 #include "qkv/error.h"
 #include "qkv/interrupt.h"
 #include "qkv/model_file.h"
@@ -135,6 +136,7 @@ void run(const Options& options) {
   const std::vector<std::vector<std::int32_t>> prompts = all_prompts(options, loaded.tokenizer);
   generate.end_tokens = loaded.end_tokens;
   generate.vocab_limit = std::min(loaded.tokenizer.size(), loaded.model.config().vocab_size);
+  qkv::cli::require_known_tokens(generate, generate.vocab_limit);
   std::optional<qkv::TextContext> cached;
   if (options.prompt_cache) {
     cached.emplace();
@@ -199,15 +201,14 @@ void add_prompts(CLI::App& command, Options& options) {
                   "What keys and values are kept as; without it, as the model computes (f32 or bf16)")
       ->check(CLI::IsMember({"f32", "bf16", "f16", "q8_0"}))
       ->type_name("TYPE");
-  command
-      .add_option("-b,--batch", options.batch.at_once,
-                  "Texts that are written at a time, from --prompts or --samples; each has its own cache in memory")
+  qkv::cli::add_number(
+      command, "-b,--batch", options.batch.at_once,
+      "Texts that are written at a time, from --prompts or --samples; each has its own cache in memory")
       ->capture_default_str()
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
-  command
-      .add_option("--samples", options.batch.samples,
-                  "Texts from each prompt, which is read once; they differ as texts of different seeds do")
+  qkv::cli::add_number(command, "--samples", options.batch.samples,
+                       "Texts from each prompt, which is read once; they differ as texts of different seeds do")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000))
       ->type_name("N");
@@ -218,9 +219,8 @@ void add(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   qkv::cli::add_lora_option(*command, options->lora);
   add_prompts(*command, *options);
-  command
-      ->add_option("-n,--max-tokens", options->writing.generate.max_tokens,
-                   "Tokens to generate at most; -1: until the text ends or the context is full")
+  qkv::cli::add_number(*command, "-n,--max-tokens", options->writing.generate.max_tokens,
+                       "Tokens to generate at most; -1: until the text ends or the context is full")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()))
       ->type_name("N");

@@ -13,6 +13,8 @@
 
 #include "cli.h"
 #include "inspect_text.h"
+#include "number_options.h"
+#include "output_paths.h"
 #include "qkv/error.h"
 #include "qkv/model_file.h"
 #include "read_text.h"
@@ -161,6 +163,7 @@ void check_heads(const Options& o, const qkv::ModelConfig& c) {
 
 void run(const Options& o) {
   check(o);
+  qkv::cli::check_outputs({o.model, o.file}, {{"--html", o.html}, {"--save", o.save}});
   qkv::LoadedModel loaded = qkv::load_model(o.model);
   check_heads(o, loaded.model.config());
   std::vector<std::int32_t> tokens;
@@ -234,18 +237,18 @@ void add(CLI::App& app) {
   command->add_option("-f,--file", o->file, "A file that holds it; - is standard input")
       ->type_name("FILE")
       ->excludes(prompt);
-  command->add_option("--tokens", o->tokens, "Read only the text's first N tokens")
-      ->check(CLI::PositiveNumber)
+  add_number(*command, "--tokens", o->tokens, "Read only the text's first N tokens")
+      ->check(at_least(1))
       ->type_name("N");
-  command->add_option("--layer", o->layer, "Show this layer's heads, each query and the keys it reads")
-      ->check(CLI::NonNegativeNumber)
+  add_number(*command, "--layer", o->layer, "Show this layer's heads, each query and the keys it reads")
+      ->check(at_least(0))
       ->type_name("L");
-  command->add_option("--head", o->head, "Show this head, of --layer or of every layer")
-      ->check(CLI::NonNegativeNumber)
+  add_number(*command, "--head", o->head, "Show this head, of --layer or of every layer")
+      ->check(at_least(0))
       ->type_name("H");
   command->add_flag("--all", o->all, "Show every head in that way");
-  command->add_option("--top", o->top, "Keys shown of each query")
-      ->check(CLI::PositiveNumber)
+  add_number(*command, "--top", o->top, "Keys shown of each query")
+      ->check(at_least(1))
       ->capture_default_str()
       ->type_name("N");
   command->add_option("--color,--colour", o->colour, "Heat maps in colour; auto: on a terminal, unless NO_COLOR is set")

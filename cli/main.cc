@@ -11,6 +11,7 @@
 #include <new>
 
 #include "cli.h"
+#include "number_options.h"
 #include "qkv/threads.h"
 
 namespace qkv::cli {
@@ -121,6 +122,7 @@ void add_threads_option(CLI::App& command) {
   command
       .add_option_function<int>(
           "-t,--threads", [](int threads) { set_num_threads(threads); }, "Threads to compute with; 0 is one a core")
+      ->transform(number_check<int>())
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampler_options.h"
+#include "number_options.h"
 
 #include <charconv>
 #include <cmath>
@@ -28,7 +29,7 @@ qkv::LogitBias parse_bias(const std::string& text) {
 }
 
 CLI::Option* number(CLI::App& command, const char* name, double& value, const char* help, const char* type) {
-  return command.add_option(name, value, help)->capture_default_str()->type_name(type);
+  return add_number(command, name, value, help)->capture_default_str()->type_name(type);
 }
 
 void add_penalties(CLI::App& command, qkv::SamplerOptions& sampler) {
@@ -37,9 +38,8 @@ void add_penalties(CLI::App& command, qkv::SamplerOptions& sampler) {
   number(command, "--frequency-penalty", sampler.frequency_penalty,
          "Taken off the logit of a token for each time it came lately", "F");
   number(command, "--presence-penalty", sampler.presence_penalty, "Taken off once if it came lately", "F");
-  command
-      .add_option("--repeat-last-n", sampler.repeat_last_n,
-                  "How many tokens back is lately; 0 is nothing, -1 all of the text")
+  add_number(command, "--repeat-last-n", sampler.repeat_last_n,
+             "How many tokens back is lately; 0 is nothing, -1 all of the text")
       ->capture_default_str()
       ->type_name("N");
 }
@@ -50,7 +50,7 @@ void add_sampler_options(CLI::App& command, WritingOptions& options) {
   qkv::SamplerOptions& sampler = options.generate.sampler;
   number(command, "--temp,--temperature", sampler.temperature,
          "How much chance has a say: 0 always takes the most probable token, 1 draws as the model says", "T");
-  command.add_option("--top-k", sampler.top_k, "Draw from the K most probable tokens; 0 is all")
+  add_number(command, "--top-k", sampler.top_k, "Draw from the K most probable tokens; 0 is all")
       ->capture_default_str()
       ->type_name("K");
   number(command, "--typical", sampler.typical_p,
@@ -74,7 +74,7 @@ void add_sampler_options(CLI::App& command, WritingOptions& options) {
                   "$'\\n' is a new line in bash")
       ->allow_extra_args(false)
       ->type_name("TEXT");
-  command.add_option("-s,--seed", sampler.seed, "The same seed gives the same text, with any number of threads")
+  add_number(command, "-s,--seed", sampler.seed, "The same seed gives the same text, with any number of threads")
       ->capture_default_str()
       ->type_name("SEED");
 }
@@ -85,7 +85,7 @@ void add_shift_options(CLI::App& command, WritingOptions& options, const std::st
       "Go on past the end of the context: when it is full, the first tokens and the latest half of the rest stay, are "
       "read again where they stand then, and the text goes on. Exact for learned and rotary positions alike: what "
       "follows is what the model says to the tokens that stayed");
-  command.add_option("--keep", options.generate.keep, "How many first tokens stay; -1 is the whole prompt" + kept)
+  add_number(command, "--keep", options.generate.keep, "How many first tokens stay; -1 is the whole prompt" + kept)
       ->needs(shift)
       ->capture_default_str()
       ->type_name("N");
@@ -104,6 +104,13 @@ qkv::GenerateOptions checked_options(const WritingOptions& options) {
     throw UsageError("--keep expected a number of tokens, or -1; found " + std::to_string(result.keep));
   if (result.max_tokens < 0) result.max_tokens = std::numeric_limits<std::int64_t>::max();
   return result;
+}
+
+void require_known_tokens(const qkv::GenerateOptions& options, std::int64_t vocab_size) {
+  for (const qkv::LogitBias& bias : options.sampler.logit_bias)
+    if (bias.id >= vocab_size)
+      throw UsageError("--logit-bias names the token " + std::to_string(bias.id) + "; the model has " +
+                       std::to_string(vocab_size) + ", from 0");
 }
 
 }  // namespace qkv::cli

@@ -24,5 +24,7 @@ void add_shift_options(CLI::App& command, WritingOptions& options, const std::st
 
 // What was asked for, checked: throws UsageError.
 qkv::GenerateOptions checked_options(const WritingOptions& options);
+// Throws UsageError where a --logit-bias names a token that the model has not.
+void require_known_tokens(const qkv::GenerateOptions& options, std::int64_t vocab_size);
 
 }  // namespace qkv::cli

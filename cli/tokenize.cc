@@ -6,6 +6,8 @@
 
 #include "cli.h"
 #include "corpus_options.h"
+#include "number_options.h"
+#include "output_paths.h"
 #include "qkv/interrupt.h"
 #include "train_progress.h"
 
@@ -23,6 +25,10 @@ struct Options {
 
 void run(const Options& options) {
   learnt_size(options.tokenizer);  // refuses what cannot be before the long work
+  // A token file among the texts is refused where they are read.
+  const std::string over = qkv::TokenDataset::is_token_file(options.out) ? "" : text_at(options.data, options.out);
+  check_outputs({options.tokenizer, over, text_at(options.data, options.tokenizer_out)},
+                {{"--out", options.out}, {"--tokenizer-out", options.tokenizer_out}});
   qkv::install_interrupt_latch();
   const std::string folder = fs::path(options.out).parent_path().string();
   const qkv::Corpus corpus = qkv::Corpus::read(
@@ -55,8 +61,8 @@ void add(CLI::App& app) {
       ->type_name("FILE|DIR...");
   command
       ->add_option("--tokenizer", options->tokenizer,
-                   "How text becomes tokens: bytes, a BPE or Harris segments learnt from this text, a tokenizer.json "
-                   "or a model directory")
+                   "How text becomes tokens: bytes, a BPE or Harris segments learnt from this text, a tokenizer.json, "
+                   "or a model's own: its directory, GGUF file or checkpoint of ANDREA")
       ->required()
       ->take_last()
       ->type_name("bytes|bpe:SIZE|harris:SIZE|FILE|DIR");
@@ -67,8 +73,9 @@ void add(CLI::App& app) {
   command->add_option("--tokenizer-out", options->tokenizer_out, "Write the tokenizer as a tokenizer.json too")
       ->take_last()
       ->type_name("FILE");
-  command
-      ->add_option("--val-fraction", options->validation_fraction, "Share of the text, at its end, kept for validation")
+  add_number(*command, "--val-fraction", options->validation_fraction,
+             "Share of the text, at its end, kept for validation")
+      ->check(below_one())
       ->capture_default_str()
       ->take_last()
       ->type_name("SHARE");

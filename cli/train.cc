@@ -11,6 +11,7 @@
 
 #include "cli.h"
 #include "corpus_options.h"
+#include "number_options.h"
 #include "qkv/error.h"
 #include "qkv/generate.h"
 #include "qkv/interrupt.h"
@@ -97,12 +98,12 @@ qkv::Trainer start(const TrainSettings& settings) {
   qkv::TrainConfig config;
   settings.apply(config);
   config.operands = operands_of(settings);
-  qkv::validate(config);
+  asked([&] { qkv::validate(config); });
   std::optional<InitialModel> initial = InitialModel::open(settings);
   const auto model_of = [&](std::int64_t vocabulary) {
     return initial ? initial->config() : asked_model(settings, {}, vocabulary);
   };
-  const qkv::ModelConfig shape = model_of(257);  // refuses what cannot be before the long work
+  const qkv::ModelConfig shape = asked([&] { return model_of(257); });  // refuses what cannot be before the long work
   std::optional<qkv::LoraAdapters> adapters = new_adapters(settings, initial, config.seed);
   config.learning_rate = usual_learning_rate(shape, initial && !adapters);
   settings.apply(config);  // what was asked for has precedence
@@ -156,8 +157,11 @@ qkv::Trainer resume(const TrainSettings& settings) {
   check_same_model(settings, trainer, trainer.model().config());
   qkv::TrainConfig config = trainer.config();
   settings.apply(config);
+  if (config.steps < trainer.steps_done())
+    throw UsageError(fmt::format("--steps {} is less than the {} steps that the run in {} has done", config.steps,
+                                 trainer.steps_done(), settings.out));
   if (settings.dtype != "auto") config.operands = operands_of(settings);
-  trainer.set_config(config);
+  asked([&] { trainer.set_config(config); });
   if (settings.memory_check) check_memory(trainer.model().config(), config, trainer.adapters(), "--window");
   print(fmt::format("resuming after step {} of {}\n", trainer.steps_done(), config.steps));
   return trainer;

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "cli.h"
+#include "number_options.h"
 #include "qkv/error.h"
 
 namespace qkv::cli {
@@ -21,7 +22,7 @@ CLI::Option* add(CLI::App& command, std::vector<std::function<void(Config&)>>& v
   if constexpr (std::is_same_v<T, bool>) {
     option = command.add_flag(names, *value, help);
   } else {
-    option = command.add_option(names, *value, help)->take_last();
+    option = add_number(command, names, *value, help)->take_last();
   }
   values.push_back([value, option, member](Config& config) {
     if (option->count() > 0) config.*member = *value;
@@ -71,18 +72,21 @@ void add_data_options(CLI::App& command, TrainSettings& s) {
       ->group(group);
   command
       .add_option("--tokenizer", s.tokenizer,
-                  "How text becomes tokens [bpe:4096, or bytes for text below 256 KB; a preset's vocabulary]")
-      ->type_name("bytes|bpe:SIZE|harris:SIZE|FILE")
+                  "How text becomes tokens, as in qkv tokenize [bpe:4096, or bytes for text below 256 KB; BPE of a "
+                  "preset's vocabulary]")
+      ->type_name("bytes|bpe:SIZE|harris:SIZE|FILE|DIR")
       ->take_last()
       ->group(group);
   s.validation_fraction_option =
-      command.add_option("--val-fraction", s.validation_fraction, "Share of the text, at its end, kept for validation")
+      add_number(command, "--val-fraction", s.validation_fraction, "Share of the text, at its end, kept for validation")
+          ->check(below_one())
           ->capture_default_str()
           ->take_last()
           ->group(group);
   add_text_options(command, s.text, group);
-  command.add_option("--stop-after", s.stop_after, "Save and stop after this step; the schedule still spans --steps")
-      ->check(CLI::NonNegativeNumber)
+  add_number(command, "--stop-after", s.stop_after,
+             "Save and stop after this step, with --resume to go on; the schedule still spans --steps")
+      ->check(at_least(1))
       ->type_name("STEP")
       ->take_last()
       ->group(group);
@@ -90,10 +94,9 @@ void add_data_options(CLI::App& command, TrainSettings& s) {
       .add_flag("--memory-check,!--no-memory-check", s.memory_check,
                 "Refuse to begin where a step would not have the memory [yes]")
       ->group(group);
-  command
-      .add_option("--save-patience", s.save_patience,
-                  "How long a finished run tries to save itself where it cannot (a full disk)")
-      ->check(CLI::NonNegativeNumber)
+  add_number(command, "--save-patience", s.save_patience,
+             "How long a finished run tries to save itself where it cannot (a full disk)")
+      ->check(at_least(0))
       ->capture_default_str()
       ->type_name("SECONDS")
       ->take_last()
@@ -102,8 +105,8 @@ void add_data_options(CLI::App& command, TrainSettings& s) {
       ->type_name("TEXT")
       ->take_last()
       ->group(group);
-  command.add_option("--sample-tokens", s.sample_tokens, "Tokens of a sample")
-      ->check(CLI::PositiveNumber)
+  add_number(command, "--sample-tokens", s.sample_tokens, "Tokens of a sample")
+      ->check(at_least(1))
       ->capture_default_str()
       ->take_last()
       ->group(group);

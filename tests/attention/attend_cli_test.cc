@@ -183,7 +183,8 @@ TEST_F(Attend, WhatMakesNoSenseTogetherIsMisuse) {
   expect_misuse("--dout dout@ --dmask dmask@", "--dmask needs --mask");
   expect_misuse("--dout dout@ --mask bools@ --dmask dmask@", "--dmask needs a floating mask");
   expect_misuse("--dout dout@ --dsinks dsinks@", "--dsinks needs --sinks");
-  expect_misuse("--lse out@", "two results cannot go to one file");
+  expect_misuse("--lse out@", "--out and --lse are the same file");
+  expect_misuse("--lse q@", "which is read");
   expect_misuse("--softcap=-1", "--softcap takes");
   expect_misuse("--scale nan", "--scale takes a finite number");
   expect_misuse("--frobnicate", "frobnicate");

@@ -68,6 +68,42 @@ class DataCommands : public testing::Test {
   fs::path directory_;
 };
 
+TEST_F(DataCommands, WhatIsReadIsNotWrittenOver) {
+  const auto content = [&](const std::string& name) {
+    std::ifstream file(path(name), std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string text = content("text.txt");
+  fs::create_symlink(path("text.txt"), path("link.txt"));
+  for (const std::string& out :
+       {path("text.txt"), path("link.txt"), path("../") + directory_.filename().string() + "/text.txt"})
+    for (const std::string& data : {path("text.txt"), directory_.string()})
+      expect_one_line(run_qkv({"tokenize", "--data", data, "--tokenizer", "bytes", "--out", out}), 2, "which is read");
+  expect_one_line(tokenize({"--data", path("text.txt"), "--tokenizer", "bytes", "--tokenizer-out", path("text.txt")}),
+                  2, "which is read");
+  expect_one_line(tokenize({"--data", path("text.txt"), "--tokenizer", "bytes", "--tokenizer-out", path("tokens.bin")}),
+                  2, "--out and --tokenizer-out are the same file");
+  EXPECT_EQ(content("text.txt"), text);
+  EXPECT_FALSE(fs::exists(path("tokens.bin")));
+  // Made once more over itself, and beside the texts of its directory, it may be.
+  ASSERT_EQ(tokenize({"--data", path("text.txt"), "--tokenizer", "bytes"}).status, 0);
+  ASSERT_EQ(tokenize({"--data", path("text.txt"), "--tokenizer", "bytes"}).status, 0);
+  save_model();
+  expect_one_line(run_qkv({"convert", path("model"), path("model")}), 2, "which is read");
+  expect_one_line(run_qkv({"inspect", "-m", path("model"), "-f", path("text.txt"), "--html", path("text.txt")}), 2,
+                  "which is read");
+  EXPECT_EQ(content("text.txt"), text);
+}
+
+TEST_F(DataCommands, ABiasOfATokenThatIsNotThereIsRefused) {
+  save_model();
+  const auto generate = [&](const std::string& bias) {
+    return run_qkv({"generate", "-m", path("model"), "-p", "a", "-n", "2", "--logit-bias", bias});
+  };
+  EXPECT_EQ(generate("256-1").status, 0);
+  expect_one_line(generate("257-1"), 2, "--logit-bias names the token 257; the model has 257, from 0");
+}
+
 TEST_F(DataCommands, TokenizeReadsFilesDirectoriesLinesOfJsonAndStandardInput) {
   const Finished files =
       tokenize({"--data", path("more.jsonl"), path("text.txt"), "--tokenizer", "bytes", "--val-fraction", "0"});
@@ -144,6 +180,7 @@ TEST_F(DataCommands, TrainingOnATokenFileIsTrainingOnItsText) {
   expect_one_line(train({"--out", path("b"), "--resume"}), 1, "is gone");
   const Finished resumed = train({"--out", path("b"), "--resume", "--data", path("moved.bin")});
   ASSERT_EQ(resumed.status, 0) << resumed.err;
+  expect_one_line(run_qkv({"train", "--out", path("b"), "--resume", "--steps", "3"}), 2, "is less than the");
   EXPECT_EQ(run_shell("cmp " + path("a/model.safetensors") + " " + path("b/model.safetensors")).status, 0);
   expect_one_line(train({"--data", path("moved.bin"), "--out", path("c"), "--tokenizer", "bytes"}), 2, "--tokenizer");
   expect_one_line(train({"--data", path("moved.bin"), path("text.txt"), "--out", path("c")}), 2, "alone");

@@ -64,6 +64,54 @@ TEST(Frame, MisuseIsStatusTwoAndOneLineThatPointsToHelp) {
   EXPECT_THAT(run_qkv({"generate", "-m", "dir", "-n", "x"}).err, HasSubstr("(see qkv generate --help)"));
 }
 
+// CLI11 alone takes an empty value for 0, 010 for 8, and what is too large for the nearest number.
+TEST(Frame, NumbersAreDecimalAndFitOrAreRefused) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {"generate", "-m", "dir", "--temp", ""},
+      {"generate", "-m", "dir", "--top-k", ""},
+      {"generate", "-m", "dir", "-n", "99999999999999999999"},
+      {"generate", "-m", "dir", "--top-p", "1e400"},
+      {"generate", "-m", "dir", "--temp", " 1"},
+      {"generate", "-m", "dir", "-n", "0x10"},
+      {"generate", "-m", "dir", "-n", "+-3"},
+      {"generate", "-m", "dir", "-n", "1.5"},
+      {"generate", "-m", "dir", "-s", "-1"},
+      {"generate", "-m", "dir", "-s", "18446744073709551616"},
+      {"chat", "-m", "dir", "--keep", ""},
+      {"attend", "--q", "q", "--k", "k", "--v", "v", "--out", "o", "--scale", ""},
+      {"attend", "--q", "q", "--k", "k", "--v", "v", "--out", "o", "-t", ""},
+      {"train", "--data", "x", "--out", "y", "--steps", ""},
+      {"train", "--data", "x", "--out", "y", "--steps", "0"},
+      {"train", "--data", "x", "--out", "y", "--n-layer", "-1"},
+      {"train", "--data", "x", "--out", "y", "--rope-theta", "nan"},
+      {"train", "--data", "x", "--out", "y", "--steps", "99999999999999999999"},
+      {"train", "--data", "x", "--out", "y", "--learning-rate", ""},
+      {"train", "--data", "x", "--out", "y", "--save-patience", "nan"},
+      {"train", "--data", "x", "--out", "y", "--stop-after", "0"},
+      {"train", "--data", "x", "--out", "y", "--val-fraction", "nan"},
+      {"tokenize", "--data", "x", "--out", "y", "--tokenizer", "bytes", "--val-fraction", ""},
+      {"tokenize", "--data", "x", "--out", "y", "--tokenizer", "bytes", "--val-fraction", "1"},
+      {"eval", "-m", "dir", "--data", "x", "--ctx-len", ""},
+      {"convert", "a", "b", "--shard-bytes", "0"},
+      {"explain", "--ctx", ""},
+      {"inspect", "-m", "dir", "--top", "0"},
+      {"bench", "peak", "--reps", ""},
+      {"bench", "train", "--steps", ""},
+      {"bench", "generate", "--depth", ""},
+      {"bench", "attention", "--limit", "nan"},
+  };
+  for (const auto& arguments : wrong) {
+    const Finished finished = run_qkv(arguments);
+    SCOPED_TRACE(testing::PrintToString(arguments));
+    EXPECT_EQ(finished.status, 2) << finished.err;
+    expect_one_line(finished);
+    EXPECT_LT(finished.err.size(), 200u);
+  }
+  // Ten, not eight; CLI11 reads a leading 0 as an octal number.
+  EXPECT_THAT(run_qkv({"explain", "--ctx", "010", "--d-model", "64"}).out, HasSubstr("10 tokens"));
+  EXPECT_THAT(run_qkv({"explain", "--ctx", "+7", "--d-model", "64"}).out, HasSubstr("7 tokens"));
+}
+
 TEST(Frame, AMissingModelIsStatusOneAndNamed) {
   for (const char* command : {"info", "generate"}) {
     const Finished finished = run_qkv({command, "-m", "no/such\nplace"});

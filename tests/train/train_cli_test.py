@@ -334,7 +334,7 @@ sample_interval = 0
     def test_usage_errors(self):
         self.fails("out", "--steps", "x", says="x", status=2)
         self.fails("out", "--schedule", "steep", says="steep", status=2)
-        self.fails("out", "--preset", "andrea-9m", says="andrea-9m")
+        self.fails("out", "--preset", "andrea-9m", says="andrea-9m", status=2)
         self.fails("out", "--frobnicate", says="frobnicate", status=2)
         self.fails("out", "--tokenizer", "bpe:12", says="bpe:12", status=2)
         self.run_qkv([QKV, "train", "--out", self.path("out")], 2)
@@ -359,11 +359,11 @@ class BadInput(TrainTest):
         self.assertIn("no validation text", done.out)
 
     def test_impossible_configurations(self):
-        self.fails("out", "--d-model", "17", says=["d_model", "17"])
-        self.fails("out", "--n-kv-head", "3", says="n_kv_head")
-        self.fails("out", "--steps", "0", says="steps")
-        self.fails("out", "--beta1", "1", says="beta1")
-        self.fails("out", "--val-fraction", "1", says="validation fraction")
+        self.fails("out", "--d-model", "17", says=["d_model", "17"], status=2)
+        self.fails("out", "--n-kv-head", "3", says="n_kv_head", status=2)
+        self.fails("out", "--steps", "0", says="steps", status=2)
+        self.fails("out", "--beta1", "1", says="beta1", status=2)
+        self.fails("out", "--val-fraction", "1", says="--val-fraction", status=2)
         self.assertFalse(os.path.exists(self.path("out")))
 
     def test_existing_directories(self):
