@@ -6,7 +6,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +15,7 @@
 #include "qkv/error.h"
 #include "qkv/model.h"
 #include "qkv/model_file.h"
+#include "qkv/text_file.h"
 
 namespace {
 
@@ -99,12 +99,7 @@ void run_softmax(const Options& o) {
 void run_scaling(const Options& o) {
   std::vector<qkv::ScalingRow> rows;
   for (const std::int64_t d_k : {16, 64, 256, 1024, 4096}) rows.push_back(qkv::measure_scaling(d_k, 256, 64, o.seed));
-  if (!o.svg.empty()) {
-    std::ofstream file(o.svg, std::ios::binary | std::ios::trunc);
-    file << qkv::scaling_picture(rows);
-    file.close();
-    if (!file) throw qkv::FileError(o.svg, "cannot be written");
-  }
+  if (!o.svg.empty()) qkv::save_text(o.svg, qkv::scaling_picture(rows));
   if (o.json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const qkv::ScalingRow& r : rows) {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "output_paths.h"
 #include "qkv/error.h"
 #include "qkv/model_file.h"
+#include "qkv/text_file.h"
 #include "read_text.h"
 
 namespace {
@@ -118,11 +118,7 @@ void write_page(const Options& o, const qkv::Trace& trace, const qkv::Tokenizer&
   for (std::int64_t l = 0; (o.layer || o.head) && l < trace.config.n_layer; ++l)
     for (std::int64_t h = 0; h < trace.config.n_head; ++h)
       if (o.layer.value_or(l) == l && o.head.value_or(h) == h) options.first.push_back({l, h});
-  const std::string page = qkv::inspect_page(trace, tokenizer, options);
-  std::ofstream file(o.html, std::ios::binary | std::ios::trunc);
-  file << page;
-  file.close();
-  if (!file) throw qkv::FileError(o.html, "cannot be written");
+  qkv::save_text(o.html, qkv::inspect_page(trace, tokenizer, options));
 }
 
 std::string terminal_text(const Options& o, const qkv::Trace& trace, const qkv::Tokenizer& tokenizer) {

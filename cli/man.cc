@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // qkv man: manual pages, made of the command line's own definitions.
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +9,7 @@
 #include "cli.h"
 #include "command_facts.h"
 #include "qkv/error.h"
+#include "qkv/text_file.h"
 
 namespace {
 
@@ -99,13 +97,8 @@ void write_pages(const CommandFacts& top, const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) throw qkv::FileError(directory, error.message());
-  for (const CommandFacts* command : all_commands(top)) {
-    const std::string path = directory + "/" + page_name(command->path) + ".1";
-    std::ofstream file(path, std::ios::binary);
-    file << page(*command);
-    file.close();
-    if (!file) throw qkv::FileError(path, std::string("cannot be written: ") + std::strerror(errno));
-  }
+  for (const CommandFacts* command : all_commands(top))
+    qkv::save_text(directory + "/" + page_name(command->path) + ".1", page(*command));
 }
 
 void run(const CLI::App& app, const Options& options) {

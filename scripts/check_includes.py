@@ -33,7 +33,7 @@ ALLOWED = {
 PUBLIC = {
     "tensor": "core", "error": "core", "threads": "core", "version": "core", "interrupt": "os",
     "kernels": "kernels", "attention": "attention", "multi_head": "attention", "kv_cache": "attention", "model": "model", "model_members": "model", "trace": "model", "model_state": "model", "stored_parameters": "model", "gradient_sum": "model", "lora": "model",
-    "tokenizer": "text", "array_file": "formats", "model_file": "formats", "andrea": "formats", "generate": "generate", "sampler": "generate", "stop_strings": "generate",
+    "tokenizer": "text", "array_file": "formats", "text_file": "formats", "model_file": "formats", "andrea": "formats", "generate": "generate", "sampler": "generate", "stop_strings": "generate",
     "chat_template": "text", "chat_file": "formats", "prompt_cache": "generate",
     "repetition": "text", "corpus": "train", "evaluate": "train",
     "dataset": "train", "train": "train", "train_members": "train", "report": "train", "explain": "inspect", "inspect": "inspect",

@@ -31,6 +31,7 @@
 #include "qkv/stop_strings.h"
 #include "qkv/stored_parameters.h"
 #include "qkv/tensor.h"
+#include "qkv/text_file.h"
 #include "qkv/threads.h"
 #include "qkv/tokenizer.h"
 #include "qkv/trace.h"

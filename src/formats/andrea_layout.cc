@@ -49,11 +49,12 @@ std::vector<AndreaPlace> andrea_places(const AndreaLayout& layout, const std::ve
   std::vector<AndreaPlace> places;
   std::set<std::size_t> used;
   std::int64_t first = 0;
-  const auto add = [&](const std::string& name) {
+  const auto add = [&](const std::string& name, const std::string& given) {
     const auto found = known.find(name);
     if (found == known.end() || !used.insert(found->second).second)
-      throw std::invalid_argument("[andrea] order expected each parameter of the configuration once; found " +
-                                  in_quotes(name) + (found == known.end() ? ", which is none" : " twice"));
+      throw std::invalid_argument(
+          "[andrea] order expected each parameter of the configuration once; found " + in_quotes(given) +
+          (found == known.end() ? ", which the model has neither by itself nor in its layers" : " twice"));
     const ParameterInfo& info = infos[found->second];
     const bool product = info.shape.rank() == 2 && !name.ends_with("_embedding");
     places.push_back({found->second, first, product && layout.out_in});
@@ -63,13 +64,14 @@ std::vector<AndreaPlace> andrea_places(const AndreaLayout& layout, const std::ve
   const std::int64_t n_layer = layout.config.n_layer;
   for (std::size_t i = 0; i < names.size();) {
     if (known.contains(ours(names[i]))) {
-      add(ours(names[i++]));
+      add(ours(names[i]), names[i]);
+      ++i;
       continue;
     }
     std::size_t end = i;  // names of a layer that stand together
     while (end < names.size() && !known.contains(ours(names[end]))) ++end;
     for (std::int64_t layer = 0; layer < n_layer; ++layer)
-      for (std::size_t k = i; k < end; ++k) add("layers." + std::to_string(layer) + "." + ours(names[k]));
+      for (std::size_t k = i; k < end; ++k) add("layers." + std::to_string(layer) + "." + ours(names[k]), names[k]);
     i = end;
   }
   if (places.size() != infos.size())

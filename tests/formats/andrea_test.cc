@@ -160,6 +160,8 @@ TEST_F(Andrea, FilesThatCannotBeAreRefused) {
     layout.order = order;
     EXPECT_THAT(error_of(path_, layout), HasSubstr("order expected each parameter of the configuration once")) << order;
   }
+  layout.order = "wte,wpe,extra";
+  EXPECT_THAT(error_of(path_, layout), HasSubstr("'extra', which the model has neither by itself nor in its layers"));
   const auto with_segments = [&](const std::string& text) {
     scratch_.file("harris_segments.json", text);
     return error_of(path_, tiny_layout());
