@@ -9,6 +9,7 @@
 #include "text/byte_level.h"
 #include "text/splitter.h"
 #include "text/tokenizer_impl.h"
+#include "text/utf8.h"
 
 namespace qkv {
 namespace {
@@ -52,24 +53,39 @@ Json spelt(const TokenizerData& data) {
   return list;
 }
 
+// How the file spells a token.
+class Spelling {
+ public:
+  explicit Spelling(const TokenizerData& data) : data_(data) {
+    for (const AddedToken& token : data.added) added_.emplace(token.id, token.in_model);
+    for (std::size_t byte = 0; data.characters && byte < data.byte_ids.size(); ++byte)
+      bytes_.emplace(data.byte_ids[byte], static_cast<unsigned char>(byte));
+  }
+
+  bool in_added_tokens_alone(std::int32_t id) const {
+    const auto found = added_.find(id);
+    return found != added_.end() && !found->second;
+  }
+
+  std::string operator()(std::int32_t id) const {
+    const std::string& token = data_.tokens[static_cast<std::size_t>(id)];
+    if (const auto byte = bytes_.find(id); byte != bytes_.end()) return byte_token(byte->second);
+    if (added_.contains(id)) return token;
+    return data_.characters ? with_space_marks(token) : to_byte_level(token);
+  }
+
+ private:
+  const TokenizerData& data_;
+  std::map<std::int32_t, bool> added_;           // id -> in the model
+  std::map<std::int32_t, unsigned char> bytes_;  // of models of characters: id -> the byte it stands for
+};
+
 // Spellings of all tokens by id. Added tokens that come after all others stand in added_tokens alone, unless they are
 // the model's too.
 Json byte_pairs(const TokenizerData& data) {
-  std::map<std::int32_t, bool> added;  // id -> in the model
-  for (const AddedToken& token : data.added) added.emplace(token.id, token.in_model);
+  const Spelling spelling(data);
   std::size_t size = data.tokens.size();
-  while (size > 0 && added.contains(static_cast<std::int32_t>(size - 1)) &&
-         !added.at(static_cast<std::int32_t>(size - 1)))
-    --size;
-  std::map<std::int32_t, unsigned char> bytes;  // of models of characters: id -> the byte it stands for
-  for (std::size_t byte = 0; data.characters && byte < data.byte_ids.size(); ++byte)
-    bytes.emplace(data.byte_ids[byte], static_cast<unsigned char>(byte));
-  const auto spelling = [&](std::int32_t id) {
-    const std::string& token = data.tokens[static_cast<std::size_t>(id)];
-    if (const auto byte = bytes.find(id); byte != bytes.end()) return byte_token(byte->second);
-    if (added.contains(id)) return token;
-    return data.characters ? with_space_marks(token) : to_byte_level(token);
-  };
+  while (size > 0 && spelling.in_added_tokens_alone(static_cast<std::int32_t>(size - 1))) --size;
   Json vocabulary = Json::object(), merges = Json::array();
   // Set at the end of the list, not looked up first: an ordered object finds keys one by one.
   auto& entries = vocabulary.get_ref<Json::object_t&>();
@@ -107,9 +123,10 @@ Json post_processor(const TokenizerData& data) {
   std::vector<std::int32_t> before = data.before;
   if (before.empty() && data.after.empty() && data.begin_token >= 0) before.push_back(data.begin_token);
   if (before.empty() && data.after.empty()) return nullptr;
+  const Spelling spelling(data);
   Json single = Json::array(), pair = Json::array(), tokens = Json::object();
   const auto add = [&](std::int32_t id) {
-    const std::string& content = data.tokens[static_cast<std::size_t>(id)];
+    const std::string content = spelling(id);
     const Json token = {{"SpecialToken", {{"id", content}, {"type_id", 0}}}};
     single.push_back(token);
     pair.push_back(token);
@@ -126,6 +143,10 @@ Json post_processor(const TokenizerData& data) {
 }  // namespace
 
 std::string tokenizer_json_text(const TokenizerData& data) {
+  for (const AddedToken& token : data.added)
+    if (!is_utf8(token.content))
+      throw std::invalid_argument("[tokenizer] expected added tokens in UTF-8, which JSON can hold; found id " +
+                                  std::to_string(token.id));
   const bool own = data.longest_match || !data.scores.empty();
   const Json file = {{"version", "1.0"},
                      {"truncation", nullptr},

@@ -20,6 +20,15 @@ Utf8Step utf8_step(std::string_view text) noexcept {
   return {Utf8Step::valid, length};
 }
 
+bool is_utf8(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const Utf8Step step = utf8_step(text);
+    if (step.kind != Utf8Step::valid) return false;
+    text.remove_prefix(step.length);
+  }
+  return true;
+}
+
 std::string_view first_character(std::string_view text) noexcept {
   if (text.empty()) return {};
   const Utf8Step step = utf8_step(text);

@@ -18,6 +18,8 @@ struct Utf8Step {
 // subparts" for what is invalid.
 Utf8Step utf8_step(std::string_view text) noexcept;
 
+bool is_utf8(std::string_view text) noexcept;
+
 // The first and the last character of a text (of one byte where it is no UTF-8); empty for an empty text.
 std::string_view first_character(std::string_view text) noexcept;
 std::string_view last_character(std::string_view text) noexcept;

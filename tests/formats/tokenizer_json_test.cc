@@ -5,6 +5,7 @@
 
 #include "core/random.h"
 #include "formats/scratch.h"
+#include "formats/tokenizer_json.h"
 #include "qkv/error.h"
 #include "qkv/tokenizer.h"
 #include "text/byte_level.h"
@@ -77,6 +78,34 @@ TEST(TokenizerJson, ReadsMergesAsStringsAndAsPairs) {
     EXPECT_THAT(tokenizer.encode("abc ta\n"), ElementsAre('a', 256, 258, 'a', '\n'));
     EXPECT_EQ(tokenizer.decode(258), " t");
     EXPECT_EQ(tokenizer.decode(259), "<|endoftext|>");
+  }
+}
+
+// A template may put any token around a text, a byte that is no UTF-8 by itself too.
+TEST(TokenizerJson, WritesATemplateOfBytes) {
+  const Scratch scratch;
+  json file = small_file();
+  const json special = {{"SpecialToken", {{"id", "byte"}, {"type_id", 0}}}};
+  const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  file["post_processor"] = {{"type", "TemplateProcessing"},
+                            {"single", json::array({special, text})},
+                            {"pair", json::array({special, text, text})},
+                            {"special_tokens", {{"byte", {{"id", "byte"}, {"ids", {255}}, {"tokens", {"byte"}}}}}}};
+  const Tokenizer first = load(scratch, file);
+  const Tokenizer again = Tokenizer::load(scratch.file("again.json", first.json()));
+  EXPECT_EQ(again.json(), first.json());
+  EXPECT_THAT(json::parse(again.json())["post_processor"]["special_tokens"].begin().value()["ids"], ElementsAre(255));
+}
+
+TEST(TokenizerJson, RefusesToWriteWhatJsonCannotHold) {
+  const Scratch scratch;
+  TokenizerData data = read_tokenizer_json(scratch.file("tokenizer.json", small_file().dump()));
+  data.tokens.back() = data.added.back().content = "<\xff>";
+  try {
+    tokenizer_json_text(data);
+    FAIL();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("expected added tokens in UTF-8, which JSON can hold; found id 259"));
   }
 }
 
