@@ -33,15 +33,14 @@ std::string temporary_name(const std::string& path) {
 }
 
 std::string final_target(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path real = std::filesystem::canonical(path, error);
-  if (error) return path;  // not there yet
-  struct stat facts {};
-  if (::stat(real.c_str(), &facts) == 0) {
+  struct stat facts {};  // of `path` itself: /dev/stdout may lead to a pipe, which has no path that canonical() finds
+  if (::stat(path.c_str(), &facts) == 0) {
     if (S_ISDIR(facts.st_mode)) throw FileError(path, "is a directory, not a file");
     if (!S_ISREG(facts.st_mode)) throw FileError(path, "is not a regular file and will not be replaced");
   }
-  return real.string();
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::canonical(path, error);
+  return error ? path : real.string();  // not there yet
 }
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(final_target(path)) {

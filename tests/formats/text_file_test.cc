@@ -2,7 +2,11 @@
 #include "qkv/text_file.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+
+#include "os/atomic_file.h"
 #include "qkv/error.h"
 #include "scratch.h"
 
@@ -16,6 +20,23 @@ TEST(SaveText, ReplacesTheWholeAndLeavesNothingBeside) {
   save_text(path, "short");
   EXPECT_EQ(read_all(path), "short");
   EXPECT_EQ(scratch.entries(), 1);
+}
+
+// As /dev/stdout is one where the output goes into a pipe.
+TEST(SaveText, WritesIntoAPipeBehindALink) {
+  const Scratch scratch;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const std::string link = scratch.path("link");
+  std::filesystem::create_symlink("/proc/self/fd/" + std::to_string(ends[1]), link);
+  EXPECT_THROW(final_target(link), FileError);
+  save_text(link, "text");
+  char read[8] = {};
+  EXPECT_EQ(::read(ends[0], read, sizeof read), 4);
+  EXPECT_STREQ(read, "text");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST(SaveText, RefusesAFolderByName) {
