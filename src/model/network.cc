@@ -254,18 +254,17 @@ Loss Network<T, S>::loss(const ModelParameters<const T*>& p, const Batch& batch,
     if (gradients) slots = take_slots<T>(*gradients, pass.s.batch);
     const S* x = forward(pass);                                            // [rows, d_model]
     T* dx = gradients ? w_.dx.take(pass.s.rows() * c_.d_model) : nullptr;  // [rows, d_model]
-    const Loss part = head_loss(pass, x, batch.targets.data() + offset, scale, dx, gradients ? &slots : nullptr);
-    total.sum = b == 0 ? part.sum : total.sum + part.sum;
-    total.count += part.count;
+    head_loss(pass, x, batch.targets.data() + offset, scale, dx, gradients ? &slots : nullptr, total);
     if (gradients) backward(pass, slots);
   }
   return total;
 }
 
 // Logits of a piece of a sequence, their loss and gradient, then the next piece: they never exist for a whole batch.
+// The sum has one order whatever the groups are: a sequence's rows in order, then the sequences in order.
 template <class T, class S>
-Loss Network<T, S>::head_loss(const Pass& pass, const S* x, const std::int32_t* targets, T scale, T* dx,
-                              const GradientSlots<T>* g) {
+void Network<T, S>::head_loss(const Pass& pass, const S* x, const std::int32_t* targets, T scale, T* dx,
+                              const GradientSlots<T>* g, Loss& total) {
   const PartTimer timer(profile_, &ModelProfile::head);
   const std::int64_t d = c_.d_model, padded = padded_vocab(c_), most = rows_of_logits(c_);
   if (g) std::fill_n(dx, pass.s.rows() * d, T{0});
@@ -274,7 +273,6 @@ Loss Network<T, S>::head_loss(const Pass& pass, const S* x, const std::int32_t* 
   if (!g)
     for (std::int64_t b = 0; b < pass.s.batch; ++b) steps.push_back({0, -1, true, b});
   const bool wanted = dhead[0] != nullptr;  // the head's gradient
-  Loss total;
   for (const SumStep& step : steps) {
     T* to = dhead[static_cast<std::size_t>(step.to)];  // [d_model, vocab_size], tied: [vocab_size, d_model]
     if (step.from >= 0) {
@@ -303,7 +301,6 @@ Loss Network<T, S>::head_loss(const Pass& pass, const S* x, const std::int32_t* 
     }
     total.sum += sum;
   }
-  return total;
 }
 
 // dhead (+)= x^T dlogits, or its transpose where the head is tied; x [rows, d_model], dlogits [rows, padded]

@@ -67,7 +67,9 @@ class Network {
   void layer_forward(const Pass& pass, std::size_t i);
   void end_layer(const Pass& pass, std::size_t i, const T* middle, const T* delta);
   void head_logits(std::int64_t rows, const S* x, T* logits);  // [rows, vocab_size]
-  Loss head_loss(const Pass& pass, const S* x, const std::int32_t* targets, T scale, T* dx, const GradientSlots<T>* g);
+  // Adds the loss of a group of sequences to total.
+  void head_loss(const Pass& pass, const S* x, const std::int32_t* targets, T scale, T* dx, const GradientSlots<T>* g,
+                 Loss& total);
   void head_gradient(std::int64_t rows, const S* x, const S* dlogits, bool fresh, T* dhead);
   void read_rows(const ModelParameters<const T*>& p, std::span<const ReadPart> parts);
   void read_attention(const ModelParameters<const T*>& p, std::size_t layer, std::span<const ReadPart> parts,
