@@ -21,13 +21,13 @@ namespace {
 using qkv::DType;
 
 struct Options {
-  std::string preset = "andrea-120m", dtypes = "bf16,f32";
+  std::string preset = "andrea-120m", dtypes = "bf16,f32", optimizer = "adamw";
   std::int64_t batch_size = 4, ctx_len = 0, steps = 5;
   bool recompute = false, json = false;
 };
 
 constexpr const char* kFooter = R"(
-Steps of the real thing: forward, backward and AdamW, on tokens drawn at random, after one step that is not counted. The
+Whole training steps: forward, backward and optimizer, on tokens drawn at random, after one step that is not counted. The
 peak is a loop of multiply-adds over registers (qkv bench peak), measured after each step with the same threads. A
 token's operations are 6 for each matrix parameter (embeddings not counted, the head counted) and 3 times the causal
 attention of the forward pass. The time of a step is the median.
@@ -57,6 +57,7 @@ qkv::Trainer make_trainer(const Options& o, const qkv::ModelConfig& config, DTyp
   train.steps = o.steps + 1;
   train.operands = dtype;
   train.recompute = o.recompute;
+  train.optimizer = o.optimizer;
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(config.ctx_len * (2 * o.batch_size + 2)));
   std::uint64_t state = 88172645463325252ull;
   for (std::int32_t& token : tokens) {
@@ -88,13 +89,19 @@ void run(const Options& o, DType dtype) {
   const double rate = static_cast<double>(o.batch_size * config.ctx_len) / step;
   const double gflops = rate * qkv::training_flops_per_token(config, config.ctx_len) / 1e9;
   if (o.json) {
-    const nlohmann::ordered_json line = {
-        {"preset", o.preset},         {"dtype", qkv::dtype_name(dtype)},
-        {"batch_size", o.batch_size}, {"ctx_len", config.ctx_len},
-        {"recompute", o.recompute},   {"threads", qkv::num_threads()},
-        {"tokens_per_s", rate},       {"fraction", gflops / peak},
-        {"peak_gflops", peak},        {"peak_rss_bytes", qkv::cli::peak_memory()},
-        {"ms_per_step", step * 1e3},  {"ms_per_step_of", qkv::cli::profile_json(profile)}};
+    const nlohmann::ordered_json line = {{"preset", o.preset},
+                                         {"dtype", qkv::dtype_name(dtype)},
+                                         {"batch_size", o.batch_size},
+                                         {"ctx_len", config.ctx_len},
+                                         {"recompute", o.recompute},
+                                         {"optimizer", o.optimizer},
+                                         {"threads", qkv::num_threads()},
+                                         {"tokens_per_s", rate},
+                                         {"fraction", gflops / peak},
+                                         {"peak_gflops", peak},
+                                         {"peak_rss_bytes", qkv::cli::peak_memory()},
+                                         {"ms_per_step", step * 1e3},
+                                         {"ms_per_step_of", qkv::cli::profile_json(profile)}};
     qkv::cli::print(line.dump() + "\n");
     return;
   }
@@ -134,6 +141,9 @@ void qkv::cli::add_bench_train(CLI::App& bench) {
       ->capture_default_str();
   add_number(*command, "--ctx-len", options->ctx_len, "Tokens of a sequence [the preset's]")->check(at_least(1));
   add_number(*command, "--steps", options->steps, "Steps timed")->check(at_least(1))->capture_default_str();
+  command->add_option("--optimizer", options->optimizer, "Optimizer")
+      ->check(CLI::IsMember(optimizer_names()).description(""))
+      ->capture_default_str();
   command->add_flag("--recompute", options->recompute, "Keep less than half of the activations and make them again");
   command->add_flag("--json", options->json, "One JSON object a line");
   add_threads_option(*command);

@@ -2,6 +2,8 @@
 // qkv convert: a model from one format to another.
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include <memory>
 #include <optional>
 
@@ -106,7 +108,10 @@ void run(const Options& options) {
     qkv::LoadedModel loaded = qkv::load_model(options.source);
     qkv::cli::add_adapters(loaded.model, options.lora);
     count = qkv::parameter_count(loaded.model.config());
-    write(options, format, loaded, with_lora ? std::nullopt : qkv::load_adam_state(options.source, loaded.model));
+    const auto state = with_lora ? std::nullopt : qkv::load_adam_state(options.source, loaded.model);
+    if (!with_lora && !state && std::filesystem::exists(options.source + "/optimizer.safetensors"))
+      qkv::cli::print("note: the optimizer's state, which is not AdamW's, is left out\n");
+    write(options, format, loaded, state);
   }
   qkv::cli::print(fmt::format("{}: {}, {} parameters\n{}: {}\n", options.source, what, count, options.target,
                               qkv::inspect_model(options.target).format));

@@ -14,9 +14,9 @@ namespace qkv::cli {
 namespace {
 
 // Adds one option for a member of a configuration, whose default it shows.
-template <class Config, class T>
+template <class Config, class Owner, class T>
 CLI::Option* add(CLI::App& command, std::vector<std::function<void(Config&)>>& values, const std::string& names,
-                 T Config::*member, const std::string& help) {
+                 T Owner::*member, const std::string& help) {
   auto value = std::make_shared<T>(Config{}.*member);
   CLI::Option* option = nullptr;
   if constexpr (std::is_same_v<T, bool>) {
@@ -30,9 +30,9 @@ CLI::Option* add(CLI::App& command, std::vector<std::function<void(Config&)>>& v
   return option;
 }
 
-template <class Config, class T>
+template <class Config, class Owner, class T>
 void add_choice(CLI::App& command, std::vector<std::function<void(Config&)>>& values, const std::string& name,
-                T Config::*member, const std::vector<std::pair<std::string, T>>& choices, const std::string& help) {
+                T Owner::*member, const std::vector<std::pair<std::string, T>>& choices, const std::string& help) {
   auto value = std::make_shared<std::string>();
   std::string listed;
   std::vector<std::string> names;
@@ -194,10 +194,15 @@ void add_optimiser_options(CLI::App& command, TrainSettings& s) {
   add(command, v, "--dropout", &C::dropout, "Share of attention's probabilities and of what blocks add that is dropped")
       ->capture_default_str();
   command.add_flag("--profile", s.profile, "Tell at the end where the time went, kind of work by kind of work");
-  add(command, v, "--weight-decay", &C::weight_decay, "Of matrices")->capture_default_str();
-  add(command, v, "--beta1", &C::beta1, "Memory of the mean gradient")->capture_default_str();
-  add(command, v, "--beta2", &C::beta2, "Memory of its square")->capture_default_str();
-  add(command, v, "--eps", &C::eps, "What keeps AdamW from dividing by 0")->capture_default_str();
+  std::vector<std::pair<std::string, std::string>> optimizers;
+  for (const std::string& name : optimizer_names()) optimizers.emplace_back(name, name);
+  add_choice(command, v, "--optimizer", &C::optimizer, optimizers,
+             "Optimizer; muon: for the layers' matrices, with AdamW for the rest [adamw]");
+  add(command, v, "--muon-momentum", &C::muon_momentum, "Muon's momentum")->capture_default_str();
+  add(command, v, "--weight-decay", &C::weight_decay, "Weight decay (matrices only)")->capture_default_str();
+  add(command, v, "--beta1", &C::beta1, "AdamW beta1")->capture_default_str();
+  add(command, v, "--beta2", &C::beta2, "AdamW beta2")->capture_default_str();
+  add(command, v, "--eps", &C::eps, "AdamW epsilon")->capture_default_str();
   add(command, v, "--grad-clip", &C::grad_clip, "Largest norm of the gradient; 0: any")->capture_default_str();
   add(command, v, "--seed", &C::seed, "Of weights, data order and samples")->capture_default_str();
   add(command, v, "--max-bad-steps", &C::max_bad_steps, "Steps in a row with NaN that end the run")

@@ -197,13 +197,15 @@ qkv_status qkv_generate(qkv_model* model, const int32_t* prompt, size_t prompt_l
 
 /* ---- training ---- */
 
-typedef struct qkv_trainer qkv_trainer; /* AdamW's moments and the number of steps done */
+typedef struct qkv_trainer qkv_trainer; /* an optimizer and the number of steps done */
 
 typedef struct qkv_train_config {
   int64_t steps; /* of the whole run, which the schedule is made for (a cosine to a tenth of learning_rate) */
   double learning_rate;
   int64_t warmup_steps; /* -1: a twentieth of the steps, at most 500 */
+  const char* optimizer; /* "adamw" (also NULL) or "muon"; qkv/optimizer.h has their formulas */
   double weight_decay, beta1, beta2, eps;
+  double muon_momentum; /* only for muon */
   double grad_clip; /* the largest norm of all gradients together; 0: no limit */
 } qkv_train_config;
 
@@ -219,7 +221,7 @@ typedef struct qkv_step_report {
 
 /* The model must stay until the trainer is freed. */
 qkv_status qkv_trainer_create(qkv_model* model, const qkv_train_config* config, qkv_trainer** trainer);
-/* One step of AdamW on one batch; all its real targets weigh alike. report may be NULL. */
+/* One step on one batch; all its real targets weigh alike. report may be NULL. */
 qkv_status qkv_trainer_step(qkv_trainer* trainer, const qkv_batch* batch, qkv_step_report* report);
 void qkv_trainer_free(qkv_trainer* trainer); /* NULL is fine */
 

@@ -4,7 +4,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 #include <qkv/model_members.h>
-#include <qkv/train_members.h>
+#include <qkv/train_config.h>
 
 #include <array>
 #include <stdexcept>

@@ -36,7 +36,7 @@ PUBLIC = {
     "tokenizer": "text", "array_file": "formats", "text_file": "formats", "model_file": "formats", "andrea": "formats", "generate": "generate", "sampler": "generate", "stop_strings": "generate",
     "chat_template": "text", "chat_file": "formats", "prompt_cache": "generate",
     "repetition": "text", "corpus": "train", "evaluate": "train",
-    "dataset": "train", "train": "train", "train_members": "train", "report": "train", "explain": "inspect", "inspect": "inspect",
+    "dataset": "train", "optimizer": "train", "train": "train", "train_config": "train", "train_run": "train", "trainer": "train", "report": "train", "explain": "inspect", "inspect": "inspect",
     "measure": "measure", "training_memory": "measure", "qkv": "all",
 }
 # Public headers that a room may include though their room stands right of it: descriptions, no code is called.

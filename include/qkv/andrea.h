@@ -51,8 +51,8 @@ struct AdamState {
   std::int64_t step = 0;
   std::vector<Tensor> first_moments, second_moments;  // [i] as the model's parameter i
 };
-// From optimizer.safetensors in the directory (a checkpoint of a training run has one); nothing if it is not there.
-// Throws qkv::FileError if it does not fit the model.
+// From optimizer.safetensors in the directory (a checkpoint of a training run has one); nothing if it is not there or
+// has the state of another optimizer. Throws qkv::FileError if it does not fit the model.
 std::optional<AdamState> load_adam_state(const std::string& directory, const Model& model);
 void save_adam_state(const std::string& directory, const Model& model, const AdamState& state);
 

@@ -36,4 +36,4 @@
 #include "qkv/tokenizer.h"
 #include "qkv/trace.h"
 #include "qkv/train.h"
-#include "qkv/train_members.h"
+#include "qkv/training_memory.h"

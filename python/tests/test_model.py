@@ -203,9 +203,24 @@ def test_training(model, tmp_path):
     assert (qkv.Model.load(tmp_path / "half")([1, 2, 3]) == whole.model([1, 2, 3])).all()
 
 
+def test_the_optimizer_is_a_choice(tmp_path):
+    config = dict(optimizer="muon", steps=4, batch_size=2, checkpoint_interval=2, eval_interval=0, seed=1)
+    made = lambda: qkv.Trainer(qkv.Model(seed=3, tokenizer=qkv.Tokenizer.bytes(), **SIZES), np.arange(500) % 257, **config)
+    whole, half = made(), made()
+    assert whole.config["optimizer"] == "muon" and whole.config["muon_momentum"] == 0.95
+    assert whole.run(tmp_path / "whole") and not half.run(tmp_path / "half", stop_after=2)
+    again = qkv.Trainer.resume(tmp_path / "half", np.arange(500) % 257)
+    assert again.run(tmp_path / "half")
+    for name, parameter in whole.model.parameters.items():
+        assert (parameter == again.model.parameters[name]).all()
+    with pytest.raises(ValueError, match="expected muon, which the run began with; found adamw"):
+        again.set_config(optimizer="adamw")
+
+
 def test_what_a_trainer_refuses(model, tmp_path):
     ids = np.arange(200) % 257
     for wrong in (dict(data=ids[:20]), dict(data=ids, learning_rate=-1), dict(data=ids, nonsense=1),
+                  dict(data=ids, optimizer="sgd"), dict(data=ids, muon_momentum=0.9),
                   dict(data=np.array([999] * 99)), dict(data=ids, validation=2.0), dict(data=[[1, 2], [3]])):
         with pytest.raises(ValueError):
             qkv.Trainer(model, **wrong)

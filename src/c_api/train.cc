@@ -9,11 +9,11 @@
 
 struct qkv_trainer {
   qkv_trainer(qkv_model& trained, const qkv::TrainConfig& run)
-      : model(trained.loaded.model), config(run), optimizer(model), sum(model) {}
+      : model(trained.loaded.model), config(run), optimizer(qkv::make_optimizer(config.optimizer, model)), sum(model) {}
 
   qkv::Model& model;
   qkv::TrainConfig config;
-  qkv::AdamW optimizer;
+  std::unique_ptr<qkv::Optimizer> optimizer;
   qkv::GradientSum sum;
   std::int64_t steps = 0, updates = 0;
 };
@@ -31,10 +31,12 @@ qkv::TrainConfig config_of(const qkv_train_config* given) {
   config.steps = from.steps;
   config.learning_rate = from.learning_rate;
   config.warmup_steps = from.warmup_steps;
+  if (from.optimizer != nullptr) config.optimizer = from.optimizer;
   config.weight_decay = from.weight_decay;
   config.beta1 = from.beta1;
   config.beta2 = from.beta2;
   config.eps = from.eps;
+  config.muon_momentum = from.muon_momentum;
   config.grad_clip = from.grad_clip;
   qkv::validate(config);
   return config;
@@ -55,8 +57,8 @@ qkv_step_report step(qkv_trainer& trainer, const qkv::Batch& batch) {
   if (report.skipped == 0) {
     const double most = trainer.config.grad_clip;
     const double shrink = most > 0 && report.grad_norm > most ? most / report.grad_norm : 1.0;
-    trainer.optimizer.update(trainer.model, gradients, trainer.config, report.learning_rate, shrink,
-                             trainer.updates + 1);
+    trainer.optimizer->update(trainer.model.parameters(), gradients, trainer.config,
+                              {trainer.updates + 1, report.learning_rate, shrink});
     ++trainer.updates;
   }
   ++trainer.steps;
@@ -70,8 +72,9 @@ extern "C" {
 void qkv_train_config_init(qkv_train_config* config) {
   if (config == nullptr) return;
   const qkv::TrainConfig defaults;
-  *config = {defaults.steps, defaults.learning_rate, defaults.warmup_steps, defaults.weight_decay,
-             defaults.beta1, defaults.beta2,         defaults.eps,          defaults.grad_clip};
+  *config = {defaults.steps,         defaults.learning_rate, defaults.warmup_steps, nullptr,
+             defaults.weight_decay,  defaults.beta1,         defaults.beta2,        defaults.eps,
+             defaults.muon_momentum, defaults.grad_clip};
 }
 
 qkv_status qkv_trainer_create(qkv_model* model, const qkv_train_config* config, qkv_trainer** trainer) {

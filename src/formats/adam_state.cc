@@ -42,6 +42,8 @@ std::optional<AdamState> load_adam_state(const std::string& directory, const Mod
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
   const SafetensorsFile file(path);
+  for (const SafetensorsFile::Entry& own : file.tensors())
+    if (!own.name.starts_with("adamw.")) return std::nullopt;
   return AdamState{read_step(directory, file), read_moments(file, "adamw.m.", model),
                    read_moments(file, "adamw.v.", model)};
 }

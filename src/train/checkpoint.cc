@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saving and resuming a run. A checkpoint is a directory of its own, made in one step and never changed:
 //   config.json model.safetensors tokenizer.json   a model directory
-//   optimizer.safetensors                           adamw.m.NAME and adamw.v.NAME for each parameter
+//   optimizer.safetensors                           the optimizer's own tensors by the names that it gives them
 //   checkpoint.json                                 where the run stands; sizes and checksums of the other files
 // A run of adapters keeps them in the place of the model's files (lora_checkpoint.cc).
 // The model files of the run's directory are second names of the newest checkpoint's.
@@ -82,11 +82,6 @@ SoundCheckpoint open_checkpoint(const std::string& directory, std::int64_t step)
   std::optional<LoraAdapters> adapters;
   if (with_adapters) adapters = load_lora(path, model.model.config());
   SafetensorsFile optimizer(optimizer_path(path));
-  const std::size_t trained = adapters ? adapters->values.size() : model.model.infos().size();
-  if (optimizer.tensors().size() != 2 * trained)
-    throw FileError(optimizer.path(), "expected " + std::to_string(2 * trained) +
-                                          " tensors, two for each that is trained; found " +
-                                          std::to_string(optimizer.tensors().size()));
   return {std::move(run), list.files, std::move(model), std::move(adapters), std::move(optimizer)};
 }
 
@@ -145,21 +140,10 @@ void Trainer::Impl::check_finite() const {
   }
 }
 
-std::vector<Trainer::Impl::Named> Trainer::Impl::named_moments() {
-  std::vector<Named> all;
-  const auto add = [&](const std::string& prefix, std::vector<Tensor>& tensors) {
-    for (std::size_t i = 0; i < tensors.size(); ++i)
-      all.push_back({prefix + (lora ? lora->adapters().tensor_name(i) : model.infos()[i].name), &tensors[i]});
-  };
-  add("adamw.m.", optimizer.first_moments());
-  add("adamw.v.", optimizer.second_moments());
-  return all;
-}
-
-FileFacts Trainer::Impl::save_moments(const std::string& checkpoint) {
+FileFacts Trainer::Impl::save_optimizer(const std::string& checkpoint) const {
   Passing passing;
   std::vector<NamedView> views;
-  for (const Named& named : named_moments()) views.push_back({named.name, named.tensor->view()});
+  for (const OptimizerTensor& own : optimizer->state()) views.push_back({own.name, own.tensor.view()});
   write_safetensors(optimizer_path(checkpoint), std::move(views), {{"format", "qkv-optimizer"}, {"version", "1"}},
                     passing.watcher());
   return passing.facts();
@@ -184,7 +168,7 @@ void Trainer::save(const std::string& directory) {
       list.files[name] = facts_of_file(checkpoint.path() + "/" + name);
     list.files["model.safetensors"] = weights.facts();
   }
-  list.files["optimizer.safetensors"] = impl_->save_moments(checkpoint.path());
+  list.files["optimizer.safetensors"] = impl_->save_optimizer(checkpoint.path());
   list.state = run_state_text(impl_->state, impl_->config);
   write_checkpoint_list(checkpoint.path(), list);
   checkpoint.commit();
@@ -195,17 +179,18 @@ void Trainer::save(const std::string& directory) {
 
 // Copies in parallel: the step waits for it.
 Trainer Trainer::Impl::snapshot() const {
-  std::vector<Tensor> weights(model.parameters().size()), m(weights.size()), v(weights.size());
-  parallel_for(static_cast<std::int64_t>(3 * weights.size()), [&](std::int64_t i) {
-    const auto at = static_cast<std::size_t>(i / 3);
-    if (i % 3 == 0) weights[at] = model.parameters()[at];
-    if (i % 3 == 1) m[at] = optimizer.first_moments()[at];
-    if (i % 3 == 2) v[at] = optimizer.second_moments()[at];
+  std::vector<Tensor> weights(model.parameters().size());
+  std::vector<OptimizerTensor> own(optimizer->state().size());
+  parallel_for(static_cast<std::int64_t>(weights.size() + own.size()), [&](std::int64_t i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (at < weights.size())
+      weights[at] = model.parameters()[at];
+    else
+      own[at - weights.size()] = optimizer->state()[at - weights.size()];
   });
   auto impl = std::make_unique<Impl>(Model(model.config(), std::move(weights)), tokenizer, data, config);
   impl->facts = facts;
-  impl->optimizer.first_moments() = std::move(m);
-  impl->optimizer.second_moments() = std::move(v);
+  impl->optimizer->state() = std::move(own);
   impl->state = state;
   impl->saved_step = saved_step;
   return Trainer(std::move(impl));
@@ -250,8 +235,12 @@ Trainer Trainer::resume(const std::string& directory, TokenDataset data, std::ve
         throw std::invalid_argument("[train] expected the tokens that the run in " + directory +
                                     " began with; found others (their checksums differ)");
       Trainer trainer = begun(std::move(found.model), std::move(found.adapters), data, found.run.config);
-      for (const Impl::Named& named : trainer.impl_->named_moments())
-        found.optimizer.read(named.name, named.tensor->view());
+      std::vector<OptimizerTensor>& state = trainer.impl_->optimizer->state();
+      if (found.optimizer.tensors().size() != state.size())
+        throw FileError(found.optimizer.path(), "expected the " + std::to_string(state.size()) + " tensors of " +
+                                                    trainer.config().optimizer + "; found " +
+                                                    std::to_string(found.optimizer.tensors().size()));
+      for (OptimizerTensor& own : state) found.optimizer.read(own.name, own.tensor.view());
       for (const auto& [name, facts] : found.files)
         if (trainer.impl_->lora && name.starts_with(base_name(""))) trainer.impl_->base_files[name] = facts;
       trainer.impl_->state = std::move(found.run.state);

@@ -30,6 +30,13 @@ void LoraTraining::merge(Model& model) const {
   }
 }
 
+std::vector<ParameterInfo> LoraTraining::infos() const {
+  std::vector<ParameterInfo> infos;
+  for (std::size_t i = 0; i < adapters_.values.size(); ++i)
+    infos.push_back({adapters_.tensor_name(i), adapters_.values[i].shape(), true});
+  return infos;
+}
+
 std::vector<bool> LoraTraining::wanted(const Model& model) const {
   std::vector<bool> wanted(model.infos().size());
   for (const LoraModule& module : adapters_.modules)

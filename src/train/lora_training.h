@@ -18,6 +18,7 @@ class LoraTraining {
 
   const LoraAdapters& adapters() const noexcept { return adapters_; }
   std::vector<Tensor>& values() noexcept { return adapters_.values; }  // after a change: merge()
+  std::vector<ParameterInfo> infos() const;                            // [i] of values()[i]
   void merge(Model& model) const;
   // Which gradients of the model project() needs. [parameter]
   std::vector<bool> wanted(const Model& model) const;

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "qkv/error.h"
-#include "qkv/train_members.h"
+#include "qkv/train_config.h"
 #include "train/loss_spike.h"
 
 namespace qkv {
@@ -44,6 +44,11 @@ class Reader {
     const Json& found = member(key);
     if (!found.is_number()) refuse(key, "a number");
     value = found.get<double>();
+  }
+  void operator()(const char* key, std::string& value) const {
+    const Json& found = member(key);
+    if (!found.is_string()) refuse(key, "a name");
+    value = found.get<std::string>();
   }
   void operator()(const char* key, Schedule& value) const {
     const Json& found = member(key);
@@ -115,7 +120,9 @@ SavedRun parse_run_state(const std::string& path, const std::string& text) {
     const Json& options = reader.member("config");
     if (!options.is_object()) Reader::refuse("config", "an object");
     for_each_member(run.config, [&, members = Reader(options)](const char* key, auto& member) {
-      if (key == std::string_view("window") && !options.contains(key)) return;  // younger than the rest
+      const std::string_view name = key;
+      const bool younger = name == "window" || name == "optimizer" || name == "muon_momentum";  // than the rest
+      if (younger && !options.contains(key)) return;
       members(key, member);
     });
     validate(run.config);

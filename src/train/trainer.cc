@@ -76,9 +76,9 @@ void Trainer::Impl::use_config() {
 
 void Trainer::Impl::update(const std::vector<Tensor>& gradients, double learning_rate, double gradient_scale) {
   ++state.updates;
-  if (!lora) return optimizer.update(model, gradients, config, learning_rate, gradient_scale, state.updates);
-  optimizer.update(lora->values(), gradients, config, learning_rate, gradient_scale, state.updates);
-  lora->merge(model);
+  optimizer->update(lora ? lora->values() : model.parameters(), gradients, config,
+                    {state.updates, learning_rate, gradient_scale});
+  if (lora) lora->merge(model);
 }
 
 StepReport Trainer::Impl::step(std::span<const Batch> micro_batches) {
@@ -217,6 +217,9 @@ const TrainConfig& Trainer::config() const noexcept { return impl_->config; }
 void Trainer::set_config(const TrainConfig& config) {
   validate(config);
   check_window(config.window, impl_->model.config().ctx_len);
+  if (config.optimizer != impl_->config.optimizer)
+    throw std::invalid_argument("[train] optimizer expected " + impl_->config.optimizer +
+                                ", which the run began with; found " + config.optimizer);
   impl_->config = config;
 }
 Model& Trainer::model() noexcept { return impl_->model; }
@@ -225,6 +228,6 @@ const Tokenizer& Trainer::tokenizer() const noexcept { return impl_->tokenizer; 
 const TextFacts& Trainer::text_facts() const noexcept { return impl_->facts; }
 void Trainer::set_text_facts(TextFacts facts) { impl_->facts = std::move(facts); }
 const TokenDataset& Trainer::data() const noexcept { return impl_->data; }
-const AdamW& Trainer::optimizer() const noexcept { return impl_->optimizer; }
+const Optimizer& Trainer::optimizer() const noexcept { return *impl_->optimizer; }
 
 }  // namespace qkv

@@ -18,7 +18,7 @@ namespace qkv {
 // Where a run stands; with weights, moments and configuration it is all that the next step depends on.
 struct RunState {
   std::int64_t step = 0;           // steps done, skipped ones included
-  std::int64_t updates = 0;        // AdamW's t
+  std::int64_t updates = 0;        // the optimizer's steps
   std::int64_t next_sequence = 0;  // number of the first sequence of the next step
   std::int64_t tokens = 0;         // real targets trained on so far
   std::int64_t evaluated_step = 0;
@@ -34,7 +34,7 @@ struct Trainer::Impl {
         tokenizer(std::move(t)),
         data(std::move(d)),
         config(c),
-        optimizer(model),
+        optimizer(make_optimizer(c.optimizer, model)),
         gradient_sum(model) {}
   Impl(Model m, Tokenizer t, TokenDataset d, const TrainConfig& c, LoraAdapters adapters)
       : model(std::move(m)),
@@ -42,7 +42,7 @@ struct Trainer::Impl {
         data(std::move(d)),
         config(c),
         lora(LoraTraining(model, std::move(adapters))),
-        optimizer(lora->values()),
+        optimizer(make_optimizer(c.optimizer, lora->infos(), model.dtype())),
         gradient_sum(model, lora->wanted(model)) {}
 
   Trainer snapshot() const;  // of what is saved: weights, moments, state
@@ -52,13 +52,7 @@ struct Trainer::Impl {
   const std::vector<Tensor>& gradients() { return lora ? lora->project(gradient_sum.finish()) : gradient_sum.finish(); }
   void update(const std::vector<Tensor>& gradients, double learning_rate, double gradient_scale);
   void check_finite() const;  // what is saved; throws std::runtime_error
-  // The moments under their names in a checkpoint's file.
-  struct Named {
-    std::string name;
-    Tensor* tensor;
-  };
-  std::vector<Named> named_moments();
-  FileFacts save_moments(const std::string& checkpoint);
+  FileFacts save_optimizer(const std::string& checkpoint) const;
   // lora_checkpoint.cc: the adapters go to the checkpoint, and the model they belong to beside the checkpoints, once.
   std::map<std::string, FileFacts> save_adapters(const std::string& directory, const std::string& checkpoint);
   void save_base(const std::string& directory);
@@ -70,7 +64,7 @@ struct Trainer::Impl {
   TrainConfig config;
   std::optional<LoraTraining> lora;
   std::map<std::string, FileFacts> base_files;  // of the model that adapters belong to, as the run's directory has it
-  AdamW optimizer;
+  std::unique_ptr<Optimizer> optimizer;
   RunState state;
   std::int64_t saved_step = -1;      // of the checkpoint that was last written or read; -1: none
   std::future<std::int64_t> saving;  // the step of what is being saved

@@ -104,13 +104,14 @@ TEST(CModel, LogitsAndLossHaveTheBitsOfCxx) {
   EXPECT_TRUE(std::equal(logits.begin(), logits.end(), wanted.data()));
 }
 
-TEST(CModel, StepsOfTrainingAreThoseOfTheTrainer) {
+void expect_steps_of_the_trainer(const char* optimizer) {
   const ModelPtr model = make(small());
   qkv_train_config config;
   qkv_train_config_init(&config);
   config.steps = 5;
   config.learning_rate = 1e-2;
   config.grad_clip = 0.5;
+  config.optimizer = optimizer;
   qkv_trainer* made = nullptr;
   ASSERT_EQ(qkv_trainer_create(model.get(), &config, &made), QKV_OK) << qkv_last_error();
   const TrainerPtr trainer(made);
@@ -119,6 +120,7 @@ TEST(CModel, StepsOfTrainingAreThoseOfTheTrainer) {
   same.steps = 5;
   same.learning_rate = 1e-2;
   same.grad_clip = 0.5;
+  if (optimizer != nullptr) same.optimizer = optimizer;
   const std::vector<std::int32_t> data(32, 1);
   qkv::Trainer expected(same_in_cxx(), qkv::Tokenizer::bytes(), qkv::TokenDataset::from_tokens(data, {}, 257), same);
   const std::vector<qkv::Batch> batch = {{2, 6, kTokens, kTargets, {}}};
@@ -135,6 +137,11 @@ TEST(CModel, StepsOfTrainingAreThoseOfTheTrainer) {
   double mean = 0;
   ASSERT_EQ(qkv_model_loss(model.get(), &kBatch, &mean, nullptr), QKV_OK);
   EXPECT_EQ(mean, expected.model().loss(batch[0]).mean());
+}
+
+TEST(CModel, StepsOfTrainingAreThoseOfTheTrainer) {
+  for (const char* optimizer : {static_cast<const char*>(nullptr), "adamw", "muon"})
+    expect_steps_of_the_trainer(optimizer);
 }
 
 struct Heard {
@@ -236,6 +243,10 @@ TEST(CModel, NonsenseIsAStatus) {
   qkv_trainer* made = nullptr;
   qkv_train_config train;
   qkv_train_config_init(&train);
+  train.optimizer = "sgd";
+  EXPECT_EQ(qkv_trainer_create(model.get(), &train, &made), QKV_INVALID_ARGUMENT);
+  EXPECT_THAT(qkv_last_error(), HasSubstr("one of adamw, muon; found 'sgd'"));
+  train.optimizer = nullptr;
   train.learning_rate = -1;
   EXPECT_EQ(qkv_trainer_create(model.get(), &train, &made), QKV_INVALID_ARGUMENT);
   ASSERT_EQ(qkv_trainer_create(model.get(), nullptr, &made), QKV_OK);

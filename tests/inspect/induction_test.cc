@@ -61,7 +61,7 @@ const HeadScores& best(const std::vector<HeadScores>& scores, double HeadScores:
 TEST(Induction, AHeadFormsInTrainingAndIsFound) {
   Model model(two_layers(), 1);
   EXPECT_LT(best(head_scores(model), &HeadScores::induction).induction, 0.1) << "before training";
-  AdamW adam(model);
+  const auto adam = make_optimizer("adamw", model);
   TrainConfig config;
   config.weight_decay = 0;
   config.beta2 = 0.98;
@@ -70,7 +70,8 @@ TEST(Induction, AHeadFormsInTrainingAndIsFound) {
     const Repeating data(static_cast<std::uint64_t>(step));
     std::vector<Tensor> gradients = model.zeros_like_parameters();
     loss = model.loss_and_gradients(data.batch(), 1.0 / static_cast<double>(data.count()), gradients).mean();
-    adam.update(model, gradients, config, 0.01 * std::min(1.0, static_cast<double>(step) / 20), 1.0, step);
+    adam->update(model.parameters(), gradients, config,
+                 {step, 0.01 * std::min(1.0, static_cast<double>(step) / 20), 1.0});
   }
   EXPECT_LT(loss, 0.5) << "ln 16 = 2.77 is what guessing gives";
 

@@ -28,12 +28,12 @@ TEST(AdamW, GivesTheNumbersWorkedByHand) {
   config.beta1 = 0.9;
   config.beta2 = 0.99;
   config.eps = 1e-8;
-  AdamW optimizer(model);
+  const auto optimizer = make_optimizer("adamw", model);
   // Gradients 0.5, then -1 (given doubled, with a scale of a half), learning rate 0.1:
   //   m = 0.05, v = 0.0025; both corrected they are g and g^2: p = 0.99 - 0.1 * 0.5 / (0.5 + 1e-8)
   //   m = -0.055, v = 0.012475; m / 0.19 = -0.28947, sqrt(v / 0.0199) = 0.79176: p = 0.99 p + 0.1 * 0.36561
   fill(gradients, 0.5);
-  optimizer.update(model, gradients, config, 0.1, 1.0, 1);
+  optimizer->update(model.parameters(), gradients, config, {1, 0.1, 1.0});
   const double decayed1 = 0.890000002, decayed2 = 0.9176607728517225, plain1 = 0.900000002, plain2 = 0.9365607728717226;
   bool seen[2] = {};
   const auto expect_all = [&](double decayed, double plain) {
@@ -47,11 +47,15 @@ TEST(AdamW, GivesTheNumbersWorkedByHand) {
   };
   expect_all(decayed1, plain1);
   fill(gradients, -2);
-  optimizer.update(model, gradients, config, 0.1, 0.5, 2);
+  optimizer->update(model.parameters(), gradients, config, {2, 0.1, 0.5});
   expect_all(decayed2, plain2);
   EXPECT_TRUE(seen[0] && seen[1]);
-  EXPECT_NEAR(optimizer.first_moments()[0].data<double>()[0], -0.055, 1e-15);
-  EXPECT_NEAR(optimizer.second_moments()[0].data<double>()[0], 0.012475, 1e-15);
+  const std::vector<OptimizerTensor>& state = optimizer->state();
+  ASSERT_EQ(state.size(), 2 * model.infos().size());
+  EXPECT_EQ(state[0].name, "adamw.m.token_embedding");
+  EXPECT_EQ(state[model.infos().size()].name, "adamw.v.token_embedding");
+  EXPECT_NEAR(state[0].tensor.data<double>()[0], -0.055, 1e-15);
+  EXPECT_NEAR(state[model.infos().size()].tensor.data<double>()[0], 0.012475, 1e-15);
 }
 
 TEST(AdamW, LeavesAWeightWithoutGradientToDecayAlone) {
@@ -60,7 +64,7 @@ TEST(AdamW, LeavesAWeightWithoutGradientToDecayAlone) {
   const std::vector<Tensor> gradients = model.zeros_like_parameters();
   TrainConfig config;
   config.weight_decay = 0.5;
-  AdamW(model).update(model, gradients, config, 0.1, 1.0, 1);
+  make_optimizer("adamw", model)->update(model.parameters(), gradients, config, {1, 0.1, 1.0});
   EXPECT_DOUBLE_EQ(model.parameters()[0].data<double>()[0], 1.9);
 }
 
@@ -73,9 +77,9 @@ TEST(AdamW, GivesTheSameBitsAtAnyThreadCount) {
     set_num_threads(threads);
     Model model(shape, 3);
     const Model other(shape, 4);
-    AdamW optimizer(model);
+    const auto optimizer = make_optimizer("adamw", model);
     for (std::int64_t step = 1; step <= 3; ++step) {
-      optimizer.update(model, other.parameters(), TrainConfig{}, 1e-2, 0.7, step);
+      optimizer->update(model.parameters(), other.parameters(), {}, {step, 1e-2, 0.7});
     }
     results.push_back(values(model.parameters()));
     norms.push_back(global_norm(model.parameters()));
@@ -89,8 +93,8 @@ TEST(AdamW, GivesTheSameBitsAtAnyThreadCount) {
 
 TEST(AdamW, RefusesGradientsOfAnotherModel) {
   Model model(small_model());
-  AdamW optimizer(model);
-  EXPECT_THROW(optimizer.update(model, {}, TrainConfig{}, 0.1, 1.0, 1), std::invalid_argument);
+  const auto optimizer = make_optimizer("adamw", model);
+  EXPECT_THROW(optimizer->update(model.parameters(), {}, {}, {1, 0.1, 1.0}), std::invalid_argument);
 }
 
 TEST(GlobalNorm, AddsUpAllTensors) {

@@ -19,13 +19,13 @@ void expect_losses(const std::string& name, const ModelConfig& shape, double tol
   ASSERT_EQ(losses.size(), 11);
   TrainConfig config;
   config.beta2 = 0.95;
-  AdamW optimizer(model);
+  const auto optimizer = make_optimizer("adamw", model);
   const double scale = 1.0 / static_cast<double>(model.loss(tokens).count);
   for (std::int64_t step = 1; step <= 10; ++step) {
     std::vector<Tensor> gradients = model.zeros_like_parameters();
     const Loss loss = model.loss_and_gradients(tokens, scale, gradients);
     EXPECT_NEAR(loss.mean(), losses.data<double>()[step - 1], tolerance) << "before step " << step;
-    optimizer.update(model, gradients, config, 0.01, 1.0, step);
+    optimizer->update(model.parameters(), gradients, config, {step, 0.01, 1.0});
   }
   EXPECT_NEAR(model.loss(tokens).mean(), losses.data<double>()[10], tolerance);
   EXPECT_LT(losses.data<double>()[10], losses.data<double>()[0]);

@@ -131,18 +131,20 @@ def kill_in_places(killer, count):
           f"{len(log.splitlines())}: the same bits each time")
 
 
-def kill_by_clock(killer, count):
-    killer.run("straight", LONG)
+def kill_by_clock(killer, count, optimizer):
+    options = [*LONG, "--optimizer", optimizer]
+    killer.run("straight", options)
     whole = killer.tree("straight")
+    shutil.rmtree(killer.path("straight"))
     draw = random.Random(7)
     kills = runs = 0
     while kills < count:
         runs += 1
         for _ in range(min(10, count - kills)):
-            kills += killer.kill_by_clock("killed", LONG, draw)
-        killer.run("killed", LONG)
+            kills += killer.kill_by_clock("killed", options, draw)
+        killer.run("killed", options)
         killer.compare("killed", whole, "by the clock")
-    print(f"{kills} kills by the clock in {runs} runs: the same bits each time")
+    print(f"{kills} kills by the clock in {runs} runs with {optimizer}: the same bits each time")
 
 
 def main():
@@ -153,7 +155,8 @@ def main():
         killer = Killer(program, folder)
         by_clock = count // 2 if count > 40 else count * 3 // 10
         kill_in_places(killer, count - by_clock)
-        kill_by_clock(killer, by_clock)
+        kill_by_clock(killer, by_clock - by_clock // 2, "adamw")
+        kill_by_clock(killer, by_clock // 2, "muon")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -59,6 +59,14 @@ inline std::vector<float> weights(Trainer& trainer) {
   return all;
 }
 
+// The optimizer's tensors whose names begin so, one after another.
+inline std::vector<float> moments(const Trainer& trainer, const std::string& prefix) {
+  std::vector<float> all;
+  for (const OptimizerTensor& own : trainer.optimizer().state())
+    if (own.name.starts_with(prefix)) all.insert(all.end(), own.tensor.data(), own.tensor.data() + own.tensor.size());
+  return all;
+}
+
 inline std::vector<float> values(const std::vector<Tensor>& tensors) {
   std::vector<float> all;
   for (const Tensor& t : tensors) all.insert(all.end(), t.data(), t.data() + t.size());

@@ -366,6 +366,21 @@ class BadInput(TrainTest):
         self.fails("out", "--val-fraction", "1", says="--val-fraction", status=2)
         self.assertFalse(os.path.exists(self.path("out")))
 
+    def test_optimizers(self):
+        for optimizer in ["adamw", "muon"]:
+            options = ["--steps", "6", "--checkpoint-interval", "2", "--optimizer", optimizer]
+            self.train(optimizer, *options)
+            self.train(optimizer + "-2", *options, "--stop-after", "3")
+            self.train(optimizer + "-2", "--resume")
+            self.assert_same_run(optimizer, optimizer + "-2")
+        self.fails("muon", "--resume", "--steps", "8", "--optimizer", "adamw", status=2,
+                   says="expected muon, which the run began with; found adamw")
+        self.fails("out", "--optimizer", "sgd", says=["--optimizer", "sgd"], status=2)
+        self.fails("out", "--muon-momentum", "0.9", says="muon_momentum expected the optimizer muon; found adamw", status=2)
+        self.fails("out", "--optimizer", "muon", "--muon-momentum", "1", says="muon_momentum", status=2)
+        said = self.run_qkv([QKV, "convert", self.path("muon/checkpoints/step-000006"), self.path("converted")])
+        self.assertIn("the optimizer's state, which is not AdamW's, is left out", said.out)
+
     def test_existing_directories(self):
         self.train("out", "--steps", "2")
         before = self.checkpoints("out")

@@ -6,7 +6,7 @@
 #include <numbers>
 #include <sstream>
 
-#include "qkv/train.h"
+#include "qkv/train_config.h"
 
 namespace qkv {
 namespace {
@@ -67,6 +67,10 @@ void validate(const TrainConfig& c) {
   if (c.operands != DType::f32 && c.operands != DType::bf16)
     throw std::invalid_argument("[train] operands expected f32 or bf16; found " + std::string(dtype_name(c.operands)));
   number("dropout", c.dropout, c.dropout >= 0 && c.dropout < 1, "from 0 to below 1");
+  plan_optimizer(c.optimizer, {});  // throws for a name that is none
+  number("muon_momentum", c.muon_momentum, c.muon_momentum >= 0 && c.muon_momentum < 1, "at least 0 and below 1");
+  if (c.optimizer != "muon" && c.muon_momentum != OptimizerOptions{}.muon_momentum)
+    throw std::invalid_argument("[train] muon_momentum expected the optimizer muon; found " + c.optimizer);
   number("weight_decay", c.weight_decay, c.weight_decay >= 0, "a finite number of at least 0");
   number("beta1", c.beta1, c.beta1 >= 0 && c.beta1 < 1, "at least 0 and below 1");
   number("beta2", c.beta2, c.beta2 >= 0 && c.beta2 < 1, "at least 0 and below 1");
