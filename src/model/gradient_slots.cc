@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/gradient_slots.h"
 
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -35,6 +36,10 @@ void add_to(Tensor& to, const Tensor& from) {
     add(to.data<float>(), from.data<float>());
 }
 
+std::string text_of(const LaneRange& lanes) {
+  return "lanes " + std::to_string(lanes.first) + " to " + std::to_string(lanes.first + lanes.count - 1);
+}
+
 template <class T>
 ModelParameters<T*> roles_of(const ModelConfig& config, std::vector<Tensor>& tensors, Tensor& tied_head) {
   ModelParameters<T*> roles;
@@ -52,6 +57,7 @@ ModelParameters<T*> roles_of(const ModelConfig& config, std::vector<Tensor>& ten
 template <class T>
 GradientSlots<T> take_slots(GradientSum::Impl& sum, std::int64_t count) {
   GradientSlots<T> slots;
+  slots.losses = &sum.losses;
   const int before = sum.lanes.slots_in_use();
   slots.steps = sum.lanes.take(count);
   const bool across_passes = before > 1 || sum.lanes.slots_in_use() > 1;
@@ -84,11 +90,25 @@ GradientSum::~GradientSum() = default;
 GradientSum::GradientSum(GradientSum&&) noexcept = default;
 GradientSum& GradientSum::operator=(GradientSum&&) noexcept = default;
 
-void GradientSum::begin(std::int64_t sequences) {
+LaneRange lanes_of(int rank, int size) {
+  if (size < 1 || size > kLanes || kLanes % size != 0 || rank < 0 || rank >= size)
+    throw std::invalid_argument("[gradient_sum] expected a rank below 1, 2, 4 or 8 processes; found rank " +
+                                std::to_string(rank) + " of " + std::to_string(size));
+  return {rank * (kLanes / size), kLanes / size};
+}
+
+void GradientSum::begin(std::int64_t sequences, const LaneRange& lanes) {
   if (sequences < 1)
     throw std::invalid_argument("[gradient_sum] a step expected at least one sequence; found " +
                                 std::to_string(sequences));
-  impl_->lanes.begin(sequences);
+  if (lanes.count < 1 || kLanes % lanes.count != 0 || lanes.first < 0 || lanes.first >= kLanes ||
+      lanes.first % lanes.count != 0)
+    throw std::invalid_argument("[gradient_sum] expected 1, 2, 4 or 8 lanes that begin at a multiple; found " +
+                                text_of(lanes));
+  impl_->lanes.begin(sequences, lanes);
+  impl_->covered = lanes;
+  impl_->empty = impl_->lanes.missing() == 0;
+  impl_->losses.clear();
   impl_->finished = false;
   for (std::size_t slot = 1; slot < kSumSlots; ++slot) {  // what an unfinished step may have left
     if (impl_->touched[slot].empty()) continue;
@@ -98,12 +118,48 @@ void GradientSum::begin(std::int64_t sequences) {
   }
 }
 
-const std::vector<Tensor>& GradientSum::finish() {
-  if (impl_->lanes.missing() != 0)
-    throw std::invalid_argument("[gradient_sum] the step expected " + std::to_string(impl_->lanes.missing()) +
+const std::vector<double>& GradientSum::losses() const noexcept { return impl_->losses; }
+
+GradientSum::Partial GradientSum::partial() {
+  Impl& sum = *impl_;
+  if (sum.lanes.missing() != 0)
+    throw std::invalid_argument("[gradient_sum] the step expected " + std::to_string(sum.lanes.missing()) +
                                 " more sequences");
+  allocate(sum, 0, true);
+  Partial partial{sum.covered, sum.empty, {}};
+  for (std::size_t i = 0; i < sum.infos.size(); ++i)
+    if (sum.wanted[i]) partial.tensors.push_back(&sum.tensors[0][i]);
+  if (sum.tied_head[0].raw()) partial.tensors.push_back(&sum.tied_head[0]);
+  return partial;
+}
+
+void GradientSum::add(const Partial& sibling) {
+  const Partial own = partial();
+  bool fits = sibling.lanes == LaneRange{own.lanes.first ^ own.lanes.count, own.lanes.count} &&
+              own.lanes.count < kLanes && own.tensors.size() == sibling.tensors.size();
+  for (std::size_t i = 0; fits && i < own.tensors.size(); ++i)
+    fits = own.tensors[i]->shape() == sibling.tensors[i]->shape() &&
+           own.tensors[i]->dtype() == sibling.tensors[i]->dtype();
+  if (!fits)
+    throw std::invalid_argument("[gradient_sum] expected the sum of the same parameters over the lanes beside " +
+                                text_of(own.lanes) + "; found " + text_of(sibling.lanes));
+  for (std::size_t i = 0; i < own.tensors.size() && !sibling.empty; ++i) {
+    if (own.empty)
+      std::memcpy(own.tensors[i]->raw(), sibling.tensors[i]->raw(), own.tensors[i]->bytes());
+    else
+      add_to(*own.tensors[i], *sibling.tensors[i]);
+  }
+  impl_->covered = {std::min(own.lanes.first, sibling.lanes.first), 2 * own.lanes.count};
+  impl_->empty = own.empty && sibling.empty;
+}
+
+const std::vector<Tensor>& GradientSum::finish() {
   if (impl_->finished) return impl_->tensors[0];
-  if (impl_->config.tied_head && impl_->wanted[0]) add_to(impl_->tensors[0][0], impl_->tied_head[0]);
+  const Partial whole = partial();
+  if (whole.lanes.count != kLanes)
+    throw std::invalid_argument("[gradient_sum] expected the sum of all " + std::to_string(kLanes) + " lanes; found " +
+                                text_of(whole.lanes));
+  if (impl_->tied_head[0].raw()) add_to(impl_->tensors[0][0], impl_->tied_head[0]);
   impl_->finished = true;
   return impl_->tensors[0];
 }

@@ -24,6 +24,9 @@ struct GradientSum::Impl {
   std::vector<ParameterInfo> infos;
   std::vector<bool> wanted;  // [parameter]
   LaneTree lanes;
+  LaneRange covered;           // the lanes whose sum slot 0 has, once their sequences have been added
+  bool empty = false;          // there were none
+  std::vector<double> losses;  // of each sequence added
   bool finished = false;
   std::array<std::vector<Tensor>, kSumSlots> tensors;  // [slot][parameter]; past slot 0 only what is needed
   std::array<Tensor, kSumSlots> tied_head;             // [vocab_size, d_model]: what a tied matrix gets from the head
@@ -40,6 +43,7 @@ struct GradientSlots {
   std::vector<SumStep> steps;                        // what the pass's sequences cause
   std::array<ModelParameters<T*>, kSumSlots> roles;  // tied: head stands for the tied matrix's part from the head
   std::array<std::vector<std::int32_t>*, kSumSlots> touched;
+  std::vector<double>* losses;  // each sequence adds its own
 
   // of(f) = f(the parameters of a slot), for each slot.
   template <class F>

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which the leaves of a step, one a sequence, are summed: lanes of contiguous sequences, then a binary
+// The order in which the leaves of a step, one per sequence, are summed: lanes of contiguous sequences, then a binary
 // tree of lanes. See qkv/gradient_sum.h. Only the bookkeeping lives here; what is summed does not matter to it.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "qkv/gradient_sum.h"
+
 namespace qkv {
 
-inline constexpr std::int64_t kLanes = 8;
 inline constexpr int kSumSlots = 4;  // partial sums that exist at once
 
 // One action on partial sums, which live in slots.
@@ -21,16 +22,21 @@ struct SumStep {
 
 class LaneTree {
  public:
-  void begin(std::int64_t sequences) {
+  // The sequences of a step of `sequences` that are in `lanes`.
+  void begin(std::int64_t sequences, const LaneRange& lanes = {}) {
     total_ = sequences;
-    next_ = 0;
+    lanes_ = lanes;
+    next_ = lanes.begin(sequences);
     first_lanes_.clear();
   }
-  std::int64_t missing() const noexcept { return total_ - next_; }
-  std::int64_t taken() const noexcept { return next_; }
+  const LaneRange& lanes() const noexcept { return lanes_; }
+  std::int64_t missing() const noexcept { return lanes_.end(total_) - next_; }
+  // The number of the next sequence, in the step.
+  std::int64_t next() const noexcept { return next_; }
   int slots_in_use() const noexcept { return static_cast<int>(first_lanes_.size()); }
 
-  // The steps that the next `count` sequences cause; count <= missing(). After the last one the sum is in slot 0.
+  // The steps that the next `count` sequences cause; count <= missing(). After the last one the sum is in slot
+  // 0, and no slot is in use if there was none.
   std::vector<SumStep> take(std::int64_t count);
 
  private:
@@ -39,6 +45,7 @@ class LaneTree {
   void merge(std::vector<SumStep>& steps);
 
   std::int64_t total_ = 0, next_ = 0;
+  LaneRange lanes_;
   std::vector<std::int64_t> first_lanes_;  // [slots in use]: the first lane that each slot's partial sum covers
 };
 

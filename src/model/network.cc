@@ -249,7 +249,7 @@ Loss Network<T, S>::loss(const ModelParameters<const T*>& p, const Batch& batch,
     GradientSlots<T> slots;
     if (gradients) {
       pass.dropout = dropout_;
-      pass.first_sequence = gradients->lanes.taken();
+      pass.first_sequence = gradients->lanes.next();
     }
     if (gradients) slots = take_slots<T>(*gradients, pass.s.batch);
     const S* x = forward(pass);                                            // [rows, d_model]
@@ -300,6 +300,7 @@ void Network<T, S>::head_loss(const Pass& pass, const S* x, const std::int32_t* 
       if (wanted) head_gradient(rows, x + first * d, dlogits, step.fresh && t == 0, to);
     }
     total.sum += sum;
+    if (g) g->losses->push_back(sum);
   }
 }
 

@@ -9,12 +9,13 @@
 namespace qkv {
 namespace {
 
-// The sum that a step of `sequences` makes when it is cut as `cuts` says, written out.
-std::string sum_of(std::int64_t sequences, const std::vector<std::int64_t>& cuts) {
+// The sum that a step of `sequences` makes in some lanes when it is cut as `cuts` says, written out; "" if none is
+// there.
+std::string sum_of(std::int64_t sequences, const std::vector<std::int64_t>& cuts, const LaneRange& lanes = {}) {
   LaneTree tree;
-  tree.begin(sequences);
+  tree.begin(sequences, lanes);
   std::vector<std::string> slots(kSumSlots);
-  std::int64_t first = 0;
+  std::int64_t first = tree.next();
   for (const std::int64_t count : cuts) {
     for (const SumStep& step : tree.take(count)) {
       std::string& to = slots.at(static_cast<std::size_t>(step.to));
@@ -28,7 +29,7 @@ std::string sum_of(std::int64_t sequences, const std::vector<std::int64_t>& cuts
     first += count;
   }
   EXPECT_EQ(tree.missing(), 0);
-  EXPECT_EQ(tree.slots_in_use(), 1);
+  EXPECT_EQ(tree.slots_in_use(), slots[0].empty() ? 0 : 1);
   return slots[0];
 }
 
@@ -39,6 +40,33 @@ TEST(LaneTree, SumsWrittenOut) {
   EXPECT_EQ(sum_of(8, {8}), "(((0+1)+(2+3))+((4+5)+(6+7)))");
   EXPECT_EQ(sum_of(16, {16}), "(((0,1+2,3)+(4,5+6,7))+((8,9+10,11)+(12,13+14,15)))");
   EXPECT_EQ(sum_of(3, {3}), "(0+(1+2))");
+}
+
+// The sums of halves, quarters and eighths of the lanes, put together two by two, are the whole sum.
+TEST(LaneTree, PartsOfTheLanesMakeTheWhole) {
+  for (std::int64_t n = 1; n <= 40; ++n) {
+    for (const int size : {1, 2, 4, 8}) {
+      std::vector<std::string> parts;
+      std::int64_t sequences = 0;
+      for (int rank = 0; rank < size; ++rank) {
+        const LaneRange lanes = lanes_of(rank, size);
+        const std::int64_t count = lanes.end(n) - lanes.begin(n);
+        EXPECT_EQ(lanes.begin(n), sequences);
+        sequences += count;
+        parts.push_back(sum_of(n, {count}, lanes));
+        EXPECT_EQ(sum_of(n, std::vector<std::int64_t>(static_cast<std::size_t>(count), 1), lanes), parts.back());
+      }
+      EXPECT_EQ(sequences, n);
+      for (; parts.size() > 1; parts.resize(parts.size() / 2))
+        for (std::size_t i = 0; i < parts.size() / 2; ++i) {
+          const std::string left = parts[2 * i], right = parts[2 * i + 1];
+          parts[i] = left.empty() || right.empty() ? left + right : "(" + left + "+" + right + ")";
+        }
+      EXPECT_EQ(parts[0], sum_of(n, {n})) << n << " in " << size;
+    }
+  }
+  for (const auto& [rank, size] : {std::pair{0, 3}, {0, 0}, {2, 2}, {-1, 1}, {0, 16}})
+    EXPECT_THROW(lanes_of(rank, size), std::invalid_argument) << rank << " of " << size;
 }
 
 TEST(LaneTree, CutsChangeNothing) {
