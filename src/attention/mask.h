@@ -29,17 +29,6 @@ inline IndexRange readable_keys(const AttentionProblem& p, std::int64_t b, std::
   return {begin, std::max(begin, end)};
 }
 
-// The queries that may read key j of sequence b by the same rule: one contiguous range.
-inline IndexRange reading_queries(const AttentionProblem& p, std::int64_t b, std::int64_t j) noexcept {
-  const SequenceSpan& s = p.sequences[static_cast<std::size_t>(b)];
-  if (j >= s.kv_len) return {0, 0};
-  std::int64_t begin = 0, end = s.q_len;
-  if (p.causal) begin = std::max(begin, j - s.start);
-  if (p.window_right >= 0) begin = std::max(begin, j - p.window_right - s.start);
-  if (p.window_left >= 0) end = std::min(end, j + p.window_left - s.start + 1);
-  return {std::min(begin, std::max(end, std::int64_t{0})), std::max(end, std::int64_t{0})};
-}
-
 // The mask's element (b, h, i, j) as a number to add: 0 or -inf for a bool mask; 0 without a mask.
 template <class T>
 T mask_bias(const AttentionProblem& p, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) noexcept {

@@ -117,21 +117,14 @@ void norm_forward(RowNorm kind, float eps, int64_t rows, int64_t d, const float*
   for (int64_t i = 0; i < rows; ++i) norm_row(kind, eps, d, x + i * d, gain, bias, y + i * d, statistics + 2 * i);
 }
 
-// out = x + (y + bias), one row.
-QKV_ROW void residual_row(int64_t d, const float* x, const float* y, const float* bias, float* out) {
-  if (bias)
-    each(d, [=](int64_t j) { out[j] = x[j] + (y[j] + bias[j]); });
-  else
-    each(d, [=](int64_t j) { out[j] = x[j] + y[j]; });
-}
-
 template <class S>
 void residual_norm_forward(RowNorm kind, float eps, int64_t rows, int64_t d, const float* x, const float* delta,
-                           const float* delta_bias, const float* gain, const float* bias, float* middle, S* y,
-                           float* statistics) noexcept {
+                           const float* gain, const float* bias, float* middle, S* y, float* statistics) noexcept {
   for (int64_t i = 0; i < rows; ++i) {
-    residual_row(d, x + i * d, delta + i * d, delta_bias, middle + i * d);
-    norm_row(kind, eps, d, middle + i * d, gain, bias, y + i * d, statistics + 2 * i);
+    const float *xi = x + i * d, *di = delta + i * d;  // [d]
+    float* mi = middle + i * d;                        // [d]
+    each(d, [=](int64_t j) { mi[j] = xi[j] + di[j]; });
+    norm_row(kind, eps, d, mi, gain, bias, y + i * d, statistics + 2 * i);
   }
 }
 
@@ -264,7 +257,7 @@ double cross_entropy(int64_t vocab, int64_t padded, float* logits, int64_t targe
   return __builtin_log(static_cast<double>(sum)) + (static_cast<double>(largest) - static_cast<double>(chosen));
 }
 
-// --- rows of heads, biases, arrays
+// --- rows of heads, arrays
 
 template <class S>
 void rotary(int64_t rows, int64_t heads, int64_t head_dim, const float* cosines, const float* sines, bool back, S* x,
@@ -302,26 +295,8 @@ void accumulate(int64_t size, const S* x, float* y) noexcept {
 }
 
 template <class S>
-void add_arrays(int64_t size, const S* a, const S* b, S* y) noexcept {
+void add(int64_t size, const S* a, const S* b, S* y) noexcept {
   each(size, [=](int64_t i) { put(y[i], widened(a[i]) + widened(b[i])); });
-}
-
-template <class S>
-void bias_add(int64_t rows, int64_t d, const float* y, const float* bias, S* out) noexcept {
-  if (!bias) return from_f32(rows * d, y, out);
-  for (int64_t i = 0; i < rows; ++i) {
-    const float* yi = y + i * d;  // [d]
-    S* oi = out + i * d;          // [d]
-    each(d, [=](int64_t j) { put(oi[j], yi[j] + bias[j]); });
-  }
-}
-
-void residual_add(int64_t rows, int64_t d, const float* x, const float* y, const float* bias, float* out) noexcept {
-  for (int64_t i = 0; i < rows; ++i) residual_row(d, x + i * d, y + i * d, bias, out + i * d);
-}
-
-void scale_array(int64_t size, float factor, float* x) noexcept {
-  each(size, [=](int64_t i) { x[i] *= factor; });
 }
 
 // --- the optimiser
@@ -342,21 +317,16 @@ double sum_of_squares(int64_t size, const float* x) noexcept {
   return sum;
 }
 
-void adamw_update(int64_t size, const qkv::AdamWFactors& factors, float* p, float* m, float* v, const float* gradient,
-                  bf16* copy) noexcept {
+void adamw_update(int64_t size, const qkv::AdamWFactors& factors, float* p, float* m, float* v,
+                  const float* gradient) noexcept {
   const qkv::AdamWFactors f = factors;
-  const auto update = [=](int64_t i) {
+  each(size, [=](int64_t i) {
     const float g = gradient[i] * f.gradient_scale;
     const float first = f.beta1 * m[i] + f.one_minus_beta1 * g;
     const float second = f.beta2 * v[i] + f.one_minus_beta2 * (g * g);
     m[i] = first;
     v[i] = second;
     p[i] = f.keep * p[i] - f.step_size * (first / (__builtin_sqrtf(second) * f.inverse_root_bias2 + f.eps));
-  };
-  if (!copy) return each(size, update);
-  each(size, [=](int64_t i) {
-    update(i);
-    put(copy[i], p[i]);
   });
 }
 
@@ -368,33 +338,30 @@ namespace {
 
 template <class S>
 constexpr qkv::StoredRowKernels<S> stored_row_kernels() {
-  return {norm_forward<S>,
-          residual_norm_forward<S>,
-          norm_backward_input<S>,
-          norm_parameter_sums<S>,
-          row_sums<S>,
-          activation_forward<S>,
-          activation_backward<S>,
-          bias_add<S>,
-          cross_entropy<S>,
-          rotary<S>,
-          from_f32<S>,
-          to_f32<S>,
-          accumulate<S>,
-          add_arrays<S>,
-          dropout<S>};
+  return {.norm_forward = norm_forward<S>,
+          .residual_norm_forward = residual_norm_forward<S>,
+          .norm_backward_input = norm_backward_input<S>,
+          .norm_parameter_sums = norm_parameter_sums<S>,
+          .row_sums = row_sums<S>,
+          .activation_forward = activation_forward<S>,
+          .activation_backward = activation_backward<S>,
+          .cross_entropy = cross_entropy<S>,
+          .rotary = rotary<S>,
+          .from_f32 = from_f32<S>,
+          .to_f32 = to_f32<S>,
+          .accumulate = accumulate<S>,
+          .add = add<S>,
+          .dropout = dropout<S>};
 }
 
 constexpr qkv::RowKernels row_kernels_named(std::string_view name) {
-  return {name,
-          stored_row_kernels<float>(),
-          stored_row_kernels<bf16>(),
-          residual_add,
-          scale_array,
-          sum_of_squares,
-          adamw_update,
-          drop_pairs,
-          drop_bf16_pairs};
+  return {.name = name,
+          .f32 = stored_row_kernels<float>(),
+          .half = stored_row_kernels<bf16>(),
+          .sum_of_squares = sum_of_squares,
+          .adamw_update = adamw_update,
+          .drop_pairs = drop_pairs,
+          .drop_bf16_pairs = drop_bf16_pairs};
 }
 
 }  // namespace

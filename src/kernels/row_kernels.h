@@ -42,11 +42,11 @@ struct StoredRowKernels {
   // + bias. x [rows, d], gain, bias [d] or null -> y [rows, d], statistics [rows, 2]: mean, inverse.
   void (*norm_forward)(RowNorm kind, float eps, std::int64_t rows, std::int64_t d, const float* x, const float* gain,
                        const float* bias, S* y, float* statistics) noexcept;
-  // middle = x + (delta + delta_bias), then as norm_forward of middle. x, delta [rows, d], delta_bias [d] or null ->
-  // middle [rows, d], y, statistics; middle may be x or delta.
+  // middle = x + delta, then as norm_forward of middle. x, delta [rows, d] -> middle [rows, d], y, statistics; middle
+  // may be x or delta.
   void (*residual_norm_forward)(RowNorm kind, float eps, std::int64_t rows, std::int64_t d, const float* x,
-                                const float* delta, const float* delta_bias, const float* gain, const float* bias,
-                                float* middle, S* y, float* statistics) noexcept;
+                                const float* delta, const float* gain, const float* bias, float* middle, S* y,
+                                float* statistics) noexcept;
   //   dxhat = dy * gain, xhat = (x - mean) * inverse
   //   dx (+)= inverse * (dxhat - mean(dxhat) [layernorm only] - xhat * mean(dxhat * xhat))
   // x, dy [rows, d], gain [d] or null, statistics [rows, 2] -> dx [rows, d], added to if `add`; dx may be dy (f32).
@@ -65,9 +65,6 @@ struct StoredRowKernels {
   // gate, up, da [size] -> dgate [size] (swiglu only, else null), dup [size]. For relu, up may be the result a.
   void (*activation_backward)(RowActivation kind, std::int64_t size, const S* gate, const S* up, const S* da, S* dgate,
                               S* dup) noexcept;
-
-  // out = y + bias. y [rows, d], bias [d] or null -> out [rows, d]
-  void (*bias_add)(std::int64_t rows, std::int64_t d, const float* y, const float* bias, S* out) noexcept;
 
   // One row: -ln softmax(logits)[target] in nats, and unless dlogits is null
   //   dlogits = scale * (softmax(logits) - onehot(target)), 0 in the lanes vocab ... padded.
@@ -107,15 +104,11 @@ struct RowKernels {
   StoredRowKernels<float> f32;
   StoredRowKernels<bf16> half;  // bf16
 
-  // out = x + (y + bias). x, y [rows, d], bias [d] or null -> out [rows, d], which may be x or y
-  void (*residual_add)(std::int64_t rows, std::int64_t d, const float* x, const float* y, const float* bias,
-                       float* out) noexcept;
-  void (*scale)(std::int64_t size, float factor, float* x) noexcept;  // x *= factor
   // 16 interleaved sums of squares in double, added in order, then what is left after the last 16, in order.
   double (*sum_of_squares)(std::int64_t size, const float* x) noexcept;
-  // p, m, v, gradient [size] -> p, m, v, and copy [size] = p rounded to bf16 unless null. None may overlap.
+  // p, m, v, gradient [size] -> p, m, v. None may overlap.
   void (*adamw_update)(std::int64_t size, const AdamWFactors& factors, float* p, float* m, float* v,
-                       const float* gradient, bf16* copy) noexcept;
+                       const float* gradient) noexcept;
   // Attention's dropout in a tile s [n keys][width], row 0 of which is key first_key: s * scale where the pair of
   // column and key is kept, else s * 0 (NaN stays NaN), in the columns first ... last (at most DropoutColumns::kMost).
   void (*drop_pairs)(const DropoutKey& key, const DropoutColumns& columns, std::uint32_t first_key, int n, int first,

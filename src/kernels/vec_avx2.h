@@ -14,8 +14,6 @@ struct Vec;
 
 QKV_INLINE __m128i load_half8(const uint16_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 QKV_INLINE __m128i load_half4(const uint16_t* p) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)); }
-QKV_INLINE __m256i lane_bits8() { return _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128); }
-QKV_INLINE __m128i lane_bits4() { return _mm_setr_epi32(1, 2, 4, 8); }
 
 #define QKV_AVX2_VEC(N, PREFIX, SI, HALF_LOAD)                                                                 \
   template <>                                                                                                  \
@@ -42,10 +40,6 @@ QKV_INLINE __m128i lane_bits4() { return _mm_setr_epi32(1, 2, 4, 8); }
     QKV_INLINE Mask gt(Vec a, Vec b) { return PREFIX##_cmp_ps(a.r, b.r, _CMP_GT_OQ); }                         \
     QKV_INLINE Mask ge(Vec a, Vec b) { return PREFIX##_cmp_ps(a.r, b.r, _CMP_GE_OQ); }                         \
     QKV_INLINE Mask both(Mask a, Mask b) { return PREFIX##_and_ps(a, b); }                                     \
-    QKV_INLINE Mask from_bits(uint64_t bits) {                                                                 \
-      const auto lanes_set = PREFIX##_and_##SI(PREFIX##_set1_epi32(static_cast<int>(bits)), lane_bits##N());   \
-      return PREFIX##_cast##SI##_ps(PREFIX##_cmpeq_epi32(lanes_set, lane_bits##N()));                          \
-    }                                                                                                          \
     QKV_INLINE uint64_t bits(Mask m) { return static_cast<uint64_t>(PREFIX##_movemask_ps(m)); }                \
     QKV_INLINE bool any(Mask m) { return bits(m) != 0; }                                                       \
     QKV_INLINE Vec select(Mask m, Vec yes, Vec no) { return {PREFIX##_blendv_ps(no.r, yes.r, m)}; }            \

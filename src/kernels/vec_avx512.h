@@ -40,7 +40,6 @@ QKV_INLINE __m128i load_half4(const uint16_t* p) { return _mm_loadl_epi64(reinte
     QKV_INLINE Mask gt(Vec a, Vec b) { return PREFIX##_cmp_ps_mask(a.r, b.r, _CMP_GT_OQ); }             \
     QKV_INLINE Mask ge(Vec a, Vec b) { return PREFIX##_cmp_ps_mask(a.r, b.r, _CMP_GE_OQ); }             \
     QKV_INLINE Mask both(Mask a, Mask b) { return static_cast<Mask>(a & b); }                           \
-    QKV_INLINE Mask from_bits(uint64_t bits) { return static_cast<Mask>(bits); }                        \
     QKV_INLINE uint64_t bits(Mask m) { return m & ((1u << (N - 1)) * 2u - 1u); }                        \
     QKV_INLINE bool any(Mask m) { return bits(m) != 0; }                                                \
     QKV_INLINE Vec select(Mask m, Vec yes, Vec no) { return {PREFIX##_mask_blend_ps(m, no.r, yes.r)}; } \

@@ -48,10 +48,6 @@ struct Vec<4> {
   QKV_INLINE Mask gt(Vec a, Vec b) { return a.r > b.r; }
   QKV_INLINE Mask ge(Vec a, Vec b) { return a.r >= b.r; }
   QKV_INLINE Mask both(Mask a, Mask b) { return a & b; }
-  QKV_INLINE Mask from_bits(uint64_t bits) {
-    const Int4 lane = {1, 2, 4, 8};
-    return (static_cast<int32_t>(bits) & lane) == lane;
-  }
   QKV_INLINE uint64_t bits(Mask m) { return static_cast<uint64_t>((m[0] & 1) | (m[1] & 2) | (m[2] & 4) | (m[3] & 8)); }
   QKV_INLINE bool any(Mask m) { return bits(m) != 0; }
   QKV_INLINE Vec select(Mask m, Vec yes, Vec no) {

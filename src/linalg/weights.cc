@@ -90,7 +90,6 @@ Weights::Weights(DType operand, std::int64_t in, std::int64_t out) : impl_(std::
 
 std::int64_t Weights::in() const noexcept { return impl_ ? impl_->in : 0; }
 std::int64_t Weights::out() const noexcept { return impl_ ? impl_->out : 0; }
-bool Weights::has_backward() const noexcept { return impl_ && impl_->backward; }
 
 template <class T>
 void Weights::prepare(std::span<const MatrixPart<T>> parts, bool backward) {

@@ -76,7 +76,6 @@ class Weights {
 
   std::int64_t in() const noexcept;
   std::int64_t out() const noexcept;
-  bool has_backward() const noexcept;
 
  private:
   struct Impl;

@@ -69,8 +69,7 @@ void add_norm_forward(Norm kind, double eps, std::int64_t rows, std::int64_t d, 
       norm_rows(kind, eps, end - begin, d, middle + at, gain, bias, y + at, statistics + 2 * begin);
     } else {
       row_kernels().of<S>().residual_norm_forward(row_norm(kind), static_cast<float>(eps), end - begin, d, x + at,
-                                                  delta + at, nullptr, gain, bias, middle + at, y + at,
-                                                  statistics + 2 * begin);
+                                                  delta + at, gain, bias, middle + at, y + at, statistics + 2 * begin);
     }
   });
 }

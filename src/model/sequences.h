@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the rows of a layer's input are cut into sequences, and sums of rows that keep to that cut.
+// How the rows of a layer's input are cut into sequences.
 //
 // A parameter's gradient is a sum over rows. It is made of one leaf a sequence, rows in order, and the leaves are added
 // to the gradient in the order of the sequences, so that four sequences at once give the bits of four times one.
@@ -32,21 +32,6 @@ struct Sequences {
 // Rows that one task handles: enough elements to be worth a task.
 inline std::int64_t rows_per_task(std::int64_t row_size) noexcept {
   return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, row_size));
-}
-
-// sum [size] += for each sequence in order, the sum of its rows' term(row, first, count, leaf), which adds elements
-// first ... first + count of the row's contribution to leaf [count].
-template <class T, class Term>
-void add_row_sums(const Sequences& s, std::int64_t size, const Term& term, T* sum) {
-  constexpr std::int64_t kColumns = 64;
-  parallel_ranges(size, kColumns, [&](std::int64_t first, std::int64_t last) {
-    const std::int64_t count = last - first;
-    for (std::int64_t b = 0; b < s.batch; ++b) {
-      T leaf[kColumns] = {};
-      for (std::int64_t t = 0; t < s.length(b); ++t) term(b * s.ctx + t, first, count, leaf);
-      for (std::int64_t j = 0; j < count; ++j) sum[first + j] += leaf[j];
-    }
-  });
 }
 
 }  // namespace qkv

@@ -27,7 +27,7 @@ void update_range(std::int64_t count, const DoubleFactors& f, double* p, double*
 
 void update_range(std::int64_t count, const AdamWFactors& f, float* p, float* m, float* v,
                   const float* gradient) noexcept {
-  row_kernels().adamw_update(count, f, p, m, v, gradient, nullptr);
+  row_kernels().adamw_update(count, f, p, m, v, gradient);
 }
 
 template <class T, class Factors>

@@ -31,42 +31,27 @@ TEST(RowConversions, AreThoseOfTheStorageTypes) {
   }
 }
 
-TEST(RowArrays, AddAccumulateScaleAndBiasAreSingleOperations) {
+TEST(RowArrays, AddAndAccumulateAreSingleOperations) {
   each_storage([](auto type) {
     using S = decltype(type);
-    constexpr std::int64_t kRows = 3;
     for (const RowKernels* table : available_row_tables())
       for (const bool hostile : {false, true})
-        for (const std::int64_t d : kRowSizes) {
-          SCOPED_TRACE(std::string(table->name) + ", d " + std::to_string(d));
-          const std::int64_t size = kRows * d;
-          Numbers numbers(static_cast<std::uint64_t>(d));
-          Guarded<S> a(size, 1), b(size, 2), sum(size, 3), biased(size, 1), plain(size, 1);
-          Guarded<float> x(size, 2), y(size, 5), bias(d, 1), total(size, 3), scaled(size, 1), added(size, 1),
-              added_plain(size, 2);
+        for (const std::int64_t size : kRowSizes) {
+          SCOPED_TRACE(std::string(table->name) + ", size " + std::to_string(size));
+          Numbers numbers(static_cast<std::uint64_t>(size));
+          Guarded<S> a(size, 1), b(size, 2), sum(size, 3);
+          Guarded<float> x(size, 2), total(size, 3);
           for (Guarded<S>* one : {&a, &b}) fill_stored(numbers, *one, hostile);
-          for (Guarded<float>* one : {&x, &y, &bias}) fill_stored(numbers, *one, hostile);
-          for (std::int64_t i = 0; i < size; ++i) total[i] = scaled[i] = x[i];
+          fill_stored(numbers, x, hostile);
+          for (std::int64_t i = 0; i < size; ++i) total[i] = x[i];
           const StoredRowKernels<S>& k = table->of<S>();
           k.add(size, a.data(), b.data(), sum.data());
           k.accumulate(size, a.data(), total.data());
-          k.bias_add(kRows, d, x.data(), bias.data(), biased.data());
-          k.bias_add(kRows, d, x.data(), nullptr, plain.data());
-          table->scale(size, 0.3f, scaled.data());
-          table->residual_add(kRows, d, x.data(), y.data(), bias.data(), added.data());
-          table->residual_add(kRows, d, x.data(), y.data(), nullptr, added_plain.data());
           for (std::int64_t i = 0; i < size; ++i) {
-            const float inner = y[i] + bias[i % d];
             ASSERT_TRUE(same(widen(sum[i]), stored<S>(widen(a[i]) + widen(b[i]))));
             ASSERT_TRUE(same(total[i], x[i] + widen(a[i])));
-            ASSERT_TRUE(same(widen(biased[i]), stored<S>(x[i] + bias[i % d])));
-            ASSERT_TRUE(same(widen(plain[i]), stored<S>(x[i])));
-            ASSERT_TRUE(same(scaled[i], x[i] * 0.3f));
-            ASSERT_TRUE(same(added[i], x[i] + inner));
-            ASSERT_TRUE(same(added_plain[i], x[i] + y[i]));
           }
-          EXPECT_TRUE(sum.intact() && total.intact() && biased.intact() && plain.intact() && scaled.intact() &&
-                      added.intact() && added_plain.intact());
+          EXPECT_TRUE(sum.intact() && total.intact());
         }
   });
 }
@@ -140,20 +125,17 @@ TEST(RowAdamW, IsThePlainFormula) {
         SCOPED_TRACE(std::string(table->name) + ", size " + std::to_string(size));
         Numbers numbers(static_cast<std::uint64_t>(size));
         Guarded<float> p(size, 1), m(size, 2), v(size, 3), g(size, 5);
-        Guarded<bf16> copy(size, 3);
         for (Guarded<float>* one : {&p, &m, &v, &g}) fill_stored(numbers, *one, hostile);
         for (std::int64_t i = 0; i < size; ++i) v[i] = std::abs(v[i]);
         std::vector<Adam> expected;
         for (std::int64_t i = 0; i < size; ++i)
           expected.push_back(plain_adamw(factors, plain_adamw(factors, {p[i], m[i], v[i]}, g[i]), g[i]));
-        table->adamw_update(size, factors, p.data(), m.data(), v.data(), g.data(), nullptr);
-        table->adamw_update(size, factors, p.data(), m.data(), v.data(), g.data(), copy.data());
+        for (int step = 0; step < 2; ++step) table->adamw_update(size, factors, p.data(), m.data(), v.data(), g.data());
         for (std::int64_t i = 0; i < size; ++i) {
           const Adam& e = expected[static_cast<std::size_t>(i)];
           ASSERT_TRUE(same(p[i], e.p) && same(m[i], e.m) && same(v[i], e.v)) << i;
-          ASSERT_TRUE(same(widen(copy[i]), stored<bf16>(e.p)));
         }
-        EXPECT_TRUE(p.intact() && m.intact() && v.intact() && copy.intact());
+        EXPECT_TRUE(p.intact() && m.intact() && v.intact());
       }
 }
 

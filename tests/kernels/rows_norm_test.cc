@@ -68,8 +68,8 @@ std::vector<float> run_norm(const RowKernels& table, const NormCase& c, NormArra
   k.norm_forward(c.kind, kEps, kRows, c.d, a.x.data(), gain, bias, a.y.data(), a.statistics.data());
   append(all, widened(a.y));
   append(all, widened(a.statistics));
-  k.residual_norm_forward(c.kind, kEps, kRows, c.d, a.x.data(), a.delta.data(), bias, gain, bias, a.middle.data(),
-                          a.y.data(), a.statistics.data());
+  k.residual_norm_forward(c.kind, kEps, kRows, c.d, a.x.data(), a.delta.data(), gain, bias, a.middle.data(), a.y.data(),
+                          a.statistics.data());
   append(all, widened(a.middle));
   append(all, widened(a.y));
   k.norm_backward_input(c.kind, kRows, c.d, a.middle.data(), gain, a.statistics.data(), a.dy.data(), true, a.dx.data());
@@ -123,9 +123,8 @@ ExactRow exact_row(const NormCase& c, NormArrays<S>& a, std::int64_t row, const 
   if (c.kind == RowNorm::rmsnorm) shift = 0;
   ExactRow exact;
   for (std::int64_t j = 0; j < c.d; ++j) {
-    const double xhat = (x(j) - mean) * inverse,
-                 sum = static_cast<double>(a.delta[at + j]) + (c.bias ? static_cast<double>(a.bias[j]) : 0.0);
-    exact.middle.push_back(static_cast<double>(a.x[at + j]) + sum);
+    const double xhat = (x(j) - mean) * inverse;
+    exact.middle.push_back(static_cast<double>(a.x[at + j]) + static_cast<double>(a.delta[at + j]));
     exact.y.push_back(xhat * g(j) + (c.bias ? static_cast<double>(a.bias[j]) : 0.0));
     exact.dx.push_back(inverse * (dy(j) * g(j) - shift - xhat * along));
     exact.dgain.push_back(dy(j) * xhat);
