@@ -12,6 +12,7 @@
 
 #include "cli.h"
 #include "number_options.h"
+#include "qkv/kernels.h"
 #include "qkv/threads.h"
 
 namespace qkv::cli {
@@ -89,6 +90,7 @@ int run(int argc, char** argv) {
   if (!arguments.empty() && arguments[0][0] != '-' && app.get_subcommands(is_first).empty()) {
     return misuse(app, "there is no command '" + arguments[0] + "'");
   }
+  (void)kernel_set();  // a QKV_CPU or QKV_KERNELS that cannot be had is an error of every command
   return parse_and_run(app, arguments);
 }
 

@@ -30,3 +30,11 @@ function(qkv_test name)
   add_test(NAME ${name} COMMAND test_${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 600)
 endfunction()
+
+# Another entry for a test, NAME_LEVEL, with the processor's features masked (QKV_CPU); a level that the processor lacks
+# is a skipped test. The test's sources have level_main.cc among them.
+function(qkv_test_at_level name level filter)
+  add_test(NAME ${name}_${level} COMMAND test_${name} "--gtest_filter=${filter}")
+  set_tests_properties(${name}_${level} PROPERTIES ENVIRONMENT "QKV_CPU=${level};OMP_WAIT_POLICY=passive"
+                       SKIP_RETURN_CODE 77 TIMEOUT 600)
+endfunction()

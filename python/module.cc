@@ -43,7 +43,8 @@ NB_MODULE(_qkv, m) {
         "How many threads later calls compute with, in the whole process; 0 means one a core. Results never depend on "
         "it. Not to be called while another thread computes.");
   m.def("num_threads", &qkv::num_threads, "How many threads calls compute with.");
-  m.def("kernel_set", &qkv::kernel_set, "'portable', 'avx2', 'avx512' or 'avx512_bf16'; QKV_KERNELS forces one.");
+  m.def("kernel_set", &qkv::kernel_set,
+        "'portable', 'avx2', 'avx512' or 'avx512_bf16'; QKV_KERNELS forces one, QKV_CPU limits the processor.");
   qkv::python::bind_attention(m);
   qkv::python::bind_attention_backward(m);
   qkv::python::bind_kv_cache(m);

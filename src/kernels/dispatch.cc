@@ -6,7 +6,7 @@
 #include "kernels/decode_kernels.h"
 #include "kernels/kernels.h"
 #include "kernels/row_kernels.h"
-#include "os/cpu_features.h"
+#include "os/cpu_level.h"
 #include "qkv/kernels.h"
 
 namespace qkv {
@@ -16,22 +16,20 @@ struct Choice {
   const KernelTable* table;
   const RowKernels* rows;
   const DecodeKernels* decode;
-  bool available;
+  CpuLevel needs;
 };
 
 // Best last.
 const Choice* choices(int* count) {
 #if defined(__x86_64__) && !defined(QKV_PORTABLE_KERNELS)
-  static const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c();
-  static const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-  static const bool bf16 = avx512 && cpu_has_avx512_bf16() && __builtin_cpu_supports("avx512vnni");
-  static const Choice kChoices[] = {{&kPortableKernels, &kPortableRowKernels, &kPortableDecodeKernels, true},
-                                    {&kAvx2Kernels, &kAvx2RowKernels, &kAvx2DecodeKernels, avx2},
-                                    {&kAvx512Kernels, &kAvx512RowKernels, &kAvx512DecodeKernels, avx512},
-                                    {&kAvx512Bf16Kernels, &kAvx512RowKernels, &kAvx512Bf16DecodeKernels, bf16}};
+  static const Choice kChoices[] = {
+      {&kPortableKernels, &kPortableRowKernels, &kPortableDecodeKernels, CpuLevel::portable},
+      {&kAvx2Kernels, &kAvx2RowKernels, &kAvx2DecodeKernels, CpuLevel::avx2},
+      {&kAvx512Kernels, &kAvx512RowKernels, &kAvx512DecodeKernels, CpuLevel::avx512},
+      {&kAvx512Bf16Kernels, &kAvx512RowKernels, &kAvx512Bf16DecodeKernels, CpuLevel::avx512_bf16}};
 #else
-  static const Choice kChoices[] = {{&kPortableKernels, &kPortableRowKernels, &kPortableDecodeKernels, true}};
+  static const Choice kChoices[] = {
+      {&kPortableKernels, &kPortableRowKernels, &kPortableDecodeKernels, CpuLevel::portable}};
 #endif
   *count = static_cast<int>(std::size(kChoices));
   return kChoices;
@@ -42,7 +40,8 @@ std::string known_names(bool available_only) {
   const Choice* all = choices(&count);
   std::string names;
   for (int i = 0; i < count; ++i)
-    if (all[i].available || !available_only) names += (names.empty() ? "" : ", ") + std::string(all[i].table->name);
+    if (!available_only || cpu_has(all[i].needs))
+      names += (names.empty() ? "" : ", ") + std::string(all[i].table->name);
   return names;
 }
 
@@ -51,14 +50,14 @@ const Choice& choose() {
   const Choice* all = choices(&count);
   const char* forced = std::getenv("QKV_KERNELS");
   if (!forced || !*forced) {
-    while (!all[count - 1].available) --count;
+    while (!cpu_has(all[count - 1].needs)) --count;
     return all[count - 1];
   }
   for (int i = 0; i < count; ++i) {
     if (all[i].table->name != forced) continue;
-    if (all[i].available) return all[i];
-    throw std::invalid_argument("[kernels] QKV_KERNELS must be one of those this processor has (" + known_names(true) +
-                                "); found '" + forced + "'");
+    if (cpu_has(all[i].needs)) return all[i];
+    throw std::invalid_argument("[kernels] QKV_KERNELS must be one of those this processor has and QKV_CPU allows (" +
+                                known_names(true) + "); found '" + forced + "'");
   }
   throw std::invalid_argument("[kernels] QKV_KERNELS must be one of " + known_names(false) + "; found '" + forced +
                               "'");

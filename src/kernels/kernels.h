@@ -117,8 +117,8 @@ struct KernelTable {
   void (*widen_q8_0)(const std::byte* blocks, std::int64_t n, float* y) noexcept;
 };
 
-// The table in use: QKV_KERNELS if it is set, else the best that this processor has. Throws std::invalid_argument if
-// QKV_KERNELS names an unknown set or one that this processor lacks.
+// The table in use: QKV_KERNELS if it is set, else the best of cpu_level(). Throws std::invalid_argument if QKV_KERNELS
+// names an unknown set or one above that level.
 const KernelTable& kernels();
 
 // The smallest tile of the table that holds `rows` queries, or its widest one.

@@ -7,14 +7,32 @@
 #include <algorithm>
 #include <cstdint>
 #include <dnnl.hpp>
+#include <stdexcept>
 #include <string_view>
 
 #include "core/parallel.h"
+#include "os/cpu_level.h"
 
 namespace qkv {
 
+// oneDNN asks the processor by itself; the level has to be set before its first use in the process. Where somebody else
+// in the process has used it, the highest level still keeps the promises: products on AMX are not taken for packed
+// ones.
+inline void limit_onednn() {
+  using Isa = dnnl::cpu_isa;
+  constexpr Isa kIsas[] = {Isa::sse41, Isa::avx2, Isa::avx512_core, Isa::avx512_core_bf16};
+  const CpuLevel level = cpu_level();
+  const Isa isa = kIsas[static_cast<int>(level)];
+  if (dnnl::set_max_cpu_isa(isa) == dnnl::status::success || level == processor_levels().back()) return;
+  if ((static_cast<int>(dnnl::get_effective_cpu_isa()) & ~static_cast<int>(isa)) != 0)
+    throw std::runtime_error("[QKV_CPU] expected oneDNN not to be in use yet; found that this process has used it");
+}
+
 inline dnnl::engine& cpu_engine() {
-  static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static dnnl::engine engine = [] {
+    limit_onednn();
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return engine;
 }
 

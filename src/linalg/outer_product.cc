@@ -11,8 +11,9 @@
 #include "linalg/weights.h"
 
 #ifndef QKV_PLAIN_GEMM
-#include <dnnl.h>
 #include <omp.h>
+
+#include "linalg/onednn.h"
 
 // In oneDNN's library from 2.0 on, but not in its headers.
 extern "C" __attribute__((weak)) dnnl_status_t dnnl_gemm_bf16bf16f32(char trans_a, char trans_b, dnnl_dim_t m,
@@ -45,6 +46,7 @@ class OneThread {
 void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda, const float* b,
               std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
   const OneThread alone;
+  cpu_engine();  // the first use of oneDNN
   dnnl_sgemm('T', 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
 }
 #else

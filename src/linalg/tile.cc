@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/parallel.h"
+#include "os/cpu_level.h"
 
 namespace qkv {
 namespace {
@@ -31,9 +32,9 @@ void tile_portable(std::int64_t k, const float* a, const float* b, float* c) noe
   std::copy(std::begin(sums), std::end(sums), c);
 }
 
-Tile best_tile() noexcept {
+Tile best_tile() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return tile_avx2;
+  if (cpu_has(CpuLevel::avx2)) return tile_avx2;
 #endif
   return tile_portable;
 }

@@ -16,7 +16,7 @@ void tile_portable(std::int64_t k, const float* a, const float* b, float* c) noe
 #if defined(__x86_64__)
 void tile_avx2(std::int64_t k, const float* a, const float* b, float* c) noexcept;  // AVX2 and FMA
 #endif
-Tile best_tile() noexcept;  // for this processor
+Tile best_tile();  // for this processor (os/cpu_level.h)
 
 // As gemm(), on the tile given.
 void tiled_gemm(Tile tile, bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,

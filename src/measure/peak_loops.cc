@@ -4,10 +4,10 @@
 // program.
 #include "measure/peak_loops.h"
 
-#include "os/cpu_features.h"
-
 #include <stdexcept>
 #include <string>
+
+#include "os/cpu_level.h"
 
 namespace qkv::measure {
 namespace {
@@ -65,15 +65,11 @@ PeakLoop loop(const char* kernels, DType dtype, void (*run)(std::int64_t) noexce
 std::vector<PeakLoop> peak_loops() {
   std::vector<PeakLoop> loops;
 #if defined(__x86_64__)
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-  const bool bf16 = avx512 && cpu_has_avx512_bf16();
+  const bool avx512 = cpu_has(CpuLevel::avx512), bf16 = cpu_has(CpuLevel::avx512_bf16);
   if (bf16) loops.push_back(loop("avx512_bf16", DType::bf16, avx512_bf16_loop, 32));
   if (avx512) loops.push_back(loop("avx512", DType::f32, avx512_loop, 16));
   if (bf16) loops.push_back(loop("avx512_bf16", DType::f32, avx512_loop, 16));
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    loops.push_back(loop("avx2", DType::f32, avx2_loop, 8));
-  }
+  if (cpu_has(CpuLevel::avx2)) loops.push_back(loop("avx2", DType::f32, avx2_loop, 8));
 #endif
   loops.push_back(loop("portable", DType::f32, portable_loop, 4));
   return loops;

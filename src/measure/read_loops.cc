@@ -3,6 +3,8 @@
 // the rest of the program.
 #include "measure/read_loops.h"
 
+#include "os/cpu_level.h"
+
 namespace qkv::measure {
 namespace {
 
@@ -76,9 +78,9 @@ void add_loops(const std::string& width, std::vector<ReadLoop>& loops) {
 std::vector<ReadLoop> read_loops() {
   std::vector<ReadLoop> loops;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) {
+  if (cpu_has(CpuLevel::avx512)) {
     add_loops<Avx512>("64-byte loads", loops);
-  } else if (__builtin_cpu_supports("avx")) {
+  } else if (cpu_has(CpuLevel::avx2)) {
     add_loops<Avx2>("32-byte loads", loops);
   } else {
     add_loops<Narrow>("16-byte loads", loops);

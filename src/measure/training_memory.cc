@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "linalg/packed_product.h"
 #include "os/machine.h"
 #include "qkv/measure.h"
 #include "qkv/threads.h"
@@ -136,7 +137,9 @@ TrainingMemory training_memory(const ModelConfig& c, const TrainingShape& shape)
     memory.copy = 0;
     memory.gradients = (slots.whole * shape.adapted + shape.adapters) * kStream;
   }
-  memory.operands = 2 * (matrix_elements(c) + c.d_model * padded_vocab(c)) * operand;
+  // Packed for both directions, or one dense copy where there are no packed products.
+  const int copies = packed_products(shape.bf16 ? DType::bf16 : DType::f32) ? 2 : 1;
+  memory.operands = copies * (matrix_elements(c) + c.d_model * padded_vocab(c)) * operand;
   memory.activations = bytes_of_activations(c, rows, operand, shape.recompute);
   memory.work = bytes_of_work(c, rows, operand) + shape.batch_size * shape.grad_accum * ctx * kOfToken;
   memory.program = kProgram + (shape.threads > 0 ? shape.threads : num_threads()) * kOfThread;

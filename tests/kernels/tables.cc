@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/tables.h"
 
-#include "os/cpu_features.h"
+#include "os/cpu_level.h"
 
 namespace qkv::test {
 
 std::vector<const KernelTable*> available_tables() {
   std::vector<const KernelTable*> all = {&kPortableKernels};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c()) all.push_back(&kAvx2Kernels);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512bw")) {
-    all.push_back(&kAvx512Kernels);
-    if (cpu_has_avx512_bf16()) all.push_back(&kAvx512Bf16Kernels);
-  }
+  if (cpu_has(CpuLevel::avx2)) all.push_back(&kAvx2Kernels);
+  if (cpu_has(CpuLevel::avx512)) all.push_back(&kAvx512Kernels);
+  if (cpu_has(CpuLevel::avx512_bf16)) all.push_back(&kAvx512Bf16Kernels);
 #endif
   return all;
 }
