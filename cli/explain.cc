@@ -46,7 +46,7 @@ Shape shape_of(const Options& o) {
     } catch (const std::invalid_argument& error) {
       throw UsageError(error.what());
     }
-    s.layer = {c.d_model, c.n_head, c.n_kv_head, c.head_dim, c.v_head_dim, c.attention_bias};
+    s.layer = {c.d_model, c.n_head, c.n_kv_head, c.head_dim, c.v_head_dim, c.qkv_bias};
     s.batch = 1;
     s.ctx = c.ctx_len;
   }

@@ -11,6 +11,7 @@
 #include "qkv/measure.h"
 #include "qkv/model.h"
 #include "qkv/model_file.h"
+#include "qkv/model_members.h"
 
 namespace {
 
@@ -21,56 +22,38 @@ struct Options {
   bool json = false;
 };
 
-const char* name_of(qkv::Norm norm) { return norm == qkv::Norm::rmsnorm ? "rmsnorm" : "layernorm"; }
-const char* name_of(qkv::Positions positions) { return positions == qkv::Positions::learned ? "learned" : "rotary"; }
-const char* name_of(qkv::Activation activation) {
-  switch (activation) {
-    case qkv::Activation::relu:
-      return "relu";
-    case qkv::Activation::relu2:
-      return "relu2";
-    case qkv::Activation::gelu:
-      return "gelu";
-    case qkv::Activation::swiglu:
-      break;
+// Members as JSON; what differs from the default of a member that most models leave alone.
+class Members {
+ public:
+  explicit Members(Json& facts) : facts_(facts) {}
+  template <class T>
+  void operator()(const char* name, const T& value) const {
+    if constexpr (std::is_enum_v<T>)
+      facts_[name] = qkv::enum_name(value);
+    else
+      facts_[name] = value;
   }
-  return "swiglu";
-}
 
-Json scaling(const qkv::RopeScaling& s) {
-  Json facts = {{"factor", s.factor}};
-  if (s.low_freq_factor > 0) {
-    facts["low_freq_factor"] = s.low_freq_factor;
-    facts["high_freq_factor"] = s.high_freq_factor;
-    facts["original_ctx_len"] = s.original_ctx_len;
-  }
-  if (!s.frequency_factors.empty()) facts["frequency_factors"] = s.frequency_factors;
+ private:
+  Json& facts_;
+};
+
+// What of a layer differs from what describes every layer.
+Json differences(const qkv::LayerConfig& layer, const qkv::LayerConfig& all) {
+  Json own, common, facts = Json::object();
+  for_each_member(layer, Members(own));
+  for_each_member(all, Members(common));
+  for (const auto& [name, value] : own.items())
+    if (value != common[name]) facts[name] = value;
+  if (layer.rope_scaling != all.rope_scaling) for_each_member(layer.rope_scaling, Members(facts["rope_scaling"]));
   return facts;
 }
 
 Json configuration(const qkv::ModelConfig& c) {
-  Json facts = {{"n_layer", c.n_layer},
-                {"n_head", c.n_head},
-                {"n_kv_head", c.n_kv_head},
-                {"head_dim", c.head_dim},
-                {"v_head_dim", c.v_head_dim},
-                {"d_model", c.d_model},
-                {"d_ff", c.d_ff},
-                {"vocab_size", c.vocab_size},
-                {"ctx_len", c.ctx_len},
-                {"norm", name_of(c.norm)},
-                {"norm_gain", c.norm_gain},
-                {"norm_bias", c.norm_bias},
-                {"norm_eps", c.norm_eps},
-                {"embedding_norm", c.embedding_norm},
-                {"final_norm", c.final_norm},
-                {"activation", name_of(c.activation)},
-                {"positions", name_of(c.positions)},
-                {"rope_theta", c.rope_theta},
-                {"attention_bias", c.attention_bias},
-                {"mlp_bias", c.mlp_bias},
-                {"tied_head", c.tied_head}};
-  if (c.rope_scaling != qkv::RopeScaling{}) facts["rope_scaling"] = scaling(c.rope_scaling);
+  Json facts;
+  for_each_member(c, Members(facts));
+  if (c.rope_scaling != qkv::RopeScaling{}) for_each_member(c.rope_scaling, Members(facts["rope_scaling"]));
+  for (const qkv::LayerConfig& layer : c.layers) facts["layers"].push_back(differences(layer, c));
   return facts;
 }
 
@@ -78,7 +61,7 @@ Json configuration(const qkv::ModelConfig& c) {
 Json facts(const qkv::ModelConfig& c) {
   Json tensors = Json::array();
   for (const qkv::ParameterInfo& info : qkv::parameter_infos(c)) {
-    tensors.push_back({{"name", info.name}, {"shape", info.shape}, {"decays", info.decays}});
+    tensors.push_back({{"name", info.name}, {"shape", info.shape}, {"decays", info.decays()}});
   }
   const std::int64_t count = qkv::parameter_count(c);
   const std::int64_t position_rows = c.positions == qkv::Positions::learned ? c.ctx_len : 0;

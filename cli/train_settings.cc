@@ -9,12 +9,13 @@
 #include "cli.h"
 #include "number_options.h"
 #include "qkv/error.h"
+#include "qkv/model_members.h"
 
 namespace qkv::cli {
 namespace {
 
 // Adds one option for a member of a configuration, whose default it shows.
-template <class Config, class Owner, class T>
+template <class Config, class T, class Owner>
 CLI::Option* add(CLI::App& command, std::vector<std::function<void(Config&)>>& values, const std::string& names,
                  T Owner::*member, const std::string& help) {
   auto value = std::make_shared<T>(Config{}.*member);
@@ -30,25 +31,72 @@ CLI::Option* add(CLI::App& command, std::vector<std::function<void(Config&)>>& v
   return option;
 }
 
-template <class Config, class Owner, class T>
-void add_choice(CLI::App& command, std::vector<std::function<void(Config&)>>& values, const std::string& name,
-                T Owner::*member, const std::vector<std::pair<std::string, T>>& choices, const std::string& help) {
+// An option whose value is one of some names, each of which changes the configuration in its own way.
+template <class Config>
+using NamedChanges = std::vector<std::pair<std::string, std::function<void(Config&)>>>;
+template <class Config>
+void add_named(CLI::App& command, std::vector<std::function<void(Config&)>>& values, const std::string& option_name,
+               const NamedChanges<Config>& changes, const std::string& help) {
   auto value = std::make_shared<std::string>();
   std::string listed;
   std::vector<std::string> names;
-  for (const auto& choice : choices) {
-    listed += (listed.empty() ? "" : "|") + choice.first;
-    names.push_back(choice.first);
+  for (const auto& change : changes) {
+    listed += (listed.empty() ? "" : "|") + change.first;
+    names.push_back(change.first);
   }
-  const CLI::Option* option = command.add_option(name, *value, help)
+  const CLI::Option* option = command.add_option(option_name, *value, help)
                                   ->take_last()
                                   ->check(CLI::IsMember(names).description(""))
                                   ->type_name(listed);
-  values.push_back([value, option, member, choices](Config& config) {
+  values.push_back([value, option, changes](Config& config) {
     if (option->count() == 0) return;
-    for (const auto& choice : choices) {
-      if (choice.first == *value) config.*member = choice.second;
+    for (const auto& change : changes) {
+      if (change.first == *value) change.second(config);
     }
+  });
+}
+
+template <class Config, class T, class Owner>
+void add_choice(CLI::App& command, std::vector<std::function<void(Config&)>>& values, const std::string& name,
+                T Owner::*member, const std::vector<std::pair<std::string, T>>& choices, const std::string& help) {
+  NamedChanges<Config> changes;
+  for (const auto& choice : choices)
+    changes.emplace_back(choice.first, [member, to = choice.second](Config& config) { config.*member = to; });
+  add_named(command, values, name, changes, help);
+}
+
+// The same of an enumeration with names of its own (qkv/model_members.h).
+template <class E>
+void add_enum(CLI::App& command, std::vector<std::function<void(ModelConfig&)>>& values, const std::string& name,
+              E LayerConfig::*member, const std::string& help) {
+  std::vector<std::pair<std::string, E>> choices;
+  for (const std::string_view text : kEnumNames<E>) choices.emplace_back(text, static_cast<E>(choices.size()));
+  add_choice(command, values, name, member, choices, help);
+}
+
+NamedChanges<ModelConfig> activations() {
+  NamedChanges<ModelConfig> changes;
+  const auto both = [](Activation kind, bool gated) {
+    return [=](ModelConfig& c) {
+      c.activation = kind;
+      c.gated = gated;
+    };
+  };
+  for (const std::string_view name : kEnumNames<Activation>)
+    changes.emplace_back(name, both(static_cast<Activation>(changes.size()), false));
+  changes.emplace_back("swiglu", both(Activation::silu, true));
+  changes.emplace_back("geglu", both(Activation::gelu, true));
+  changes.emplace_back("reglu", both(Activation::relu, true));
+  return changes;
+}
+
+// --attention-bias: --qkv-bias and --output-bias.
+void add_both_biases(CLI::App& command, std::vector<std::function<void(ModelConfig&)>>& values) {
+  auto value = std::make_shared<bool>(false);
+  const CLI::Option* option =
+      command.add_flag("--attention-bias,!--no-attention-bias", *value, "Biases of W_Q, W_K, W_V and W_O");
+  values.push_back([value, option](ModelConfig& c) {
+    if (option->count() > 0) c.qkv_bias = c.output_bias = *value;
   });
 }
 
@@ -141,25 +189,36 @@ void add_model_options(CLI::App& command, TrainSettings& s) {
   add(command, v, "--v-head-dim", &C::v_head_dim, "Width of a value [head_dim]");
   add(command, v, "--d-ff", &C::d_ff, "Width of the MLP [4 * d_model]");
   add(command, v, "--ctx-len,--block-size", &C::ctx_len, "Tokens the model sees at once")->capture_default_str();
-  add_choice(command, v, "--norm", &C::norm, {{"rmsnorm", Norm::rmsnorm}, {"layernorm", Norm::layernorm}},
-             "Kind of norm [rmsnorm]");
-  add_choice(command, v, "--activation", &C::activation,
-             {{"relu", Activation::relu},
-              {"relu2", Activation::relu2},
-              {"gelu", Activation::gelu},
-              {"swiglu", Activation::swiglu}},
-             "Activation of the MLP [relu]");
-  add_choice(command, v, "--positions", &C::positions, {{"learned", Positions::learned}, {"rotary", Positions::rotary}},
-             "How a token knows its place [learned]");
-  add(command, v, "--norm-gain,!--no-norm-gain", &C::norm_gain, "Norms have a gain");
-  add(command, v, "--norm-bias,!--no-norm-bias", &C::norm_bias, "Layer norms have a bias");
-  add(command, v, "--norm-eps", &C::norm_eps, "What keeps norms from dividing by 0")->capture_default_str();
+  add_enum(command, v, "--norm", &C::norm, "Kind of norm [rmsnorm]");
+  add_named(command, v, "--activation", activations(), "MLP activation; swiglu, geglu, reglu: gated [relu]");
+  add_enum(command, v, "--positions", &C::positions, "Position encoding [learned]");
+  add(command, v, "--norm-gain,!--no-norm-gain", &C::norm_gain, "Learnable gain in norms");
+  add(command, v, "--norm-gain-offset,!--no-norm-gain-offset", &C::norm_gain_offset, "The gain is 1 + the parameter");
+  add(command, v, "--norm-bias,!--no-norm-bias", &C::norm_bias, "Learnable bias in layer norms");
+  add(command, v, "--norm-eps", &C::norm_eps, "Epsilon of norms")->capture_default_str();
+  add_enum(command, v, "--norm-place", &C::norm_place, "Norms before or after attention and MLP, or both [before]");
   add(command, v, "--embedding-norm,!--no-embedding-norm", &C::embedding_norm, "A norm after the embedding [yes]");
   add(command, v, "--final-norm,!--no-final-norm", &C::final_norm, "A norm before the head");
   add(command, v, "--rope-theta", &C::rope_theta, "Base of rotary positions")->capture_default_str();
-  add(command, v, "--attention-bias,!--no-attention-bias", &C::attention_bias, "W_Q, W_K, W_V, W_O have biases");
-  add(command, v, "--mlp-bias,!--no-mlp-bias", &C::mlp_bias, "The MLP's matrices have biases");
-  add(command, v, "--tied-head,!--no-tied-head", &C::tied_head, "The head is the token embedding");
+  add(command, v, "--rope-share", &C::rope_share, "Share of each head that is rotated")->capture_default_str();
+  add(command, v, "--window-left", &C::window_left, "Tokens before its own that a token attends to; -1: all")
+      ->capture_default_str();
+  add(command, v, "--attention-scale", &C::attention_scale, "Scale of q . k [1 / sqrt(head_dim)]");
+  add(command, v, "--softcap", &C::softcap, "Softcap of attention scores; 0: off")->capture_default_str();
+  add(command, v, "--alibi,!--no-alibi", &C::alibi, "ALiBi: scores fall with distance, one slope per head");
+  add(command, v, "--sinks,!--no-sinks", &C::sinks, "One learned attention sink per head");
+  add_enum(command, v, "--qk-norm", &C::qk_norm, "RMSNorm of queries and keys [none]");
+  add_enum(command, v, "--residual", &C::residual, "Attention and MLP one after the other or in parallel [sequential]");
+  add(command, v, "--residual-scale", &C::residual_scale, "Multiplier of what attention and MLP add")
+      ->capture_default_str();
+  add(command, v, "--embedding-scale", &C::embedding_scale, "Multiplier of token embeddings")->capture_default_str();
+  add(command, v, "--logit-scale", &C::logit_scale, "Multiplier of logits")->capture_default_str();
+  add(command, v, "--logit-softcap", &C::logit_softcap, "Softcap of logits; 0: off")->capture_default_str();
+  add(command, v, "--qkv-bias,!--no-qkv-bias", &C::qkv_bias, "Biases of W_Q, W_K and W_V");
+  add(command, v, "--output-bias,!--no-output-bias", &C::output_bias, "Bias of W_O");
+  add_both_biases(command, v);
+  add(command, v, "--mlp-bias,!--no-mlp-bias", &C::mlp_bias, "Biases of the MLP's matrices");
+  add(command, v, "--tied-head,!--no-tied-head", &C::tied_head, "Tie output head to token embedding");
   const auto options = command.get_options();
   for (std::size_t i = first; i < options.size(); ++i) options[i]->group("Model");
 }

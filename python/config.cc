@@ -40,23 +40,23 @@ Enum named(const char* member, const std::array<std::string_view, N>& names, nb:
 }
 
 // What a member is in Python, and back.
-nb::object value_of(Norm norm) { return nb::cast(kNormNames[std::size_t(norm)]); }
-nb::object value_of(Activation activation) { return nb::cast(kActivationNames[std::size_t(activation)]); }
-nb::object value_of(Positions positions) { return nb::cast(kPositionsNames[std::size_t(positions)]); }
 nb::object value_of(Schedule schedule) { return nb::cast(to_string(schedule)); }
 nb::object value_of(DType dtype) { return nb::cast(dtype_name(dtype)); }
 template <class T>
 nb::object value_of(const T& value) {
-  return nb::cast(value);
+  if constexpr (std::is_enum_v<T>)
+    return nb::cast(enum_name(value));
+  else
+    return nb::cast(value);
 }
 
-void set(const char* name, Norm& norm, nb::handle value) { norm = named<Norm>(name, kNormNames, value); }
-void set(const char* name, Activation& a, nb::handle value) { a = named<Activation>(name, kActivationNames, value); }
-void set(const char* name, Positions& p, nb::handle value) { p = named<Positions>(name, kPositionsNames, value); }
 void set(const char*, Schedule& schedule, nb::handle value) { schedule = schedule_from(text(value)); }
 void set(const char*, DType& dtype, nb::handle value) { dtype = dtype_from_name(text(value)); }
 template <class T>
-void set(const char* name, T& member, nb::handle value) {
+requires std::is_enum_v<T>
+void set(const char* name, T& member, nb::handle value) { member = named<T>(name, kEnumNames<T>, value); }
+template <class T>
+requires(!std::is_enum_v<T>) void set(const char* name, T& member, nb::handle value) {
   const char* kind = std::is_same_v<T, bool>       ? " must be True or False"
                      : std::is_floating_point_v<T> ? " must be a number"
                      : std::is_integral_v<T>       ? " must be a whole number that fits"

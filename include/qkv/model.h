@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "qkv/gradient_sum.h"
+#include "qkv/model_config.h"
 #include "qkv/model_state.h"
 #include "qkv/stored_parameters.h"
 #include "qkv/tensor.h"
@@ -17,68 +18,6 @@
 namespace qkv {
 
 class TraceSink;  // qkv/trace.h
-
-enum class Norm : std::uint8_t { rmsnorm, layernorm };
-enum class Activation : std::uint8_t { relu, relu2, gelu, swiglu };  // gelu: the tanh form; relu2: relu squared
-enum class Positions : std::uint8_t { learned, rotary };             // rotary pairs are (i, i + head_dim / 2)
-
-// Rotary frequencies changed for texts longer than a model was first trained on. The default changes nothing.
-struct RopeScaling {
-  double factor = 1;            // frequencies are divided by it: all of them, or the low ones alone (LLaMA 3):
-  double low_freq_factor = 0;   // both above 0: a wave longer than original_ctx_len / low_freq_factor is divided, one
-  double high_freq_factor = 0;  // shorter than original_ctx_len / high_freq_factor is not, and between them it glides
-  std::int64_t original_ctx_len = 0;
-  std::vector<double> frequency_factors;  // [head_dim / 2] or empty: each frequency is divided by its own as well
-  bool operator==(const RopeScaling&) const = default;
-};
-
-// Everything that makes a decoder-only model what it is. 0 in a size that can be derived means "derive it".
-struct ModelConfig {
-  std::int64_t n_layer = 6;
-  std::int64_t n_head = 6;
-  std::int64_t n_kv_head = 0;   // 0: n_head
-  std::int64_t head_dim = 0;    // d_k; 0: d_model / n_head, which must divide
-  std::int64_t v_head_dim = 0;  // d_v; 0: head_dim
-  std::int64_t d_model = 192;
-  std::int64_t d_ff = 0;  // 0: 4 * d_model
-  std::int64_t vocab_size = 256;
-  std::int64_t ctx_len = 256;
-  Norm norm = Norm::rmsnorm;
-  bool norm_gain = false;
-  bool norm_bias = false;  // layernorm only
-  double norm_eps = 1e-5;
-  bool embedding_norm = true;  // a norm after the embedding sum (ANDREA)
-  bool final_norm = false;     // a norm before the head
-  Activation activation = Activation::relu;
-  Positions positions = Positions::learned;
-  double rope_theta = 10000;
-  RopeScaling rope_scaling;
-  bool attention_bias = false;  // biases of W_Q, W_K, W_V and W_O
-  bool mlp_bias = false;
-  bool tied_head = false;  // the head is the token embedding, transposed
-
-  // The same with every derivable size filled in; throws std::invalid_argument with what does not fit.
-  ModelConfig resolved() const;
-  bool operator==(const ModelConfig&) const = default;
-};
-
-// "andrea-12m", "andrea-120m", "andrea-480m", "gpt2", "llama-135m" (SmolLM2-135M's shape). Throws
-// std::invalid_argument that lists the names.
-ModelConfig preset(std::string_view name);
-std::vector<std::string> preset_names();
-
-// The angle in radians that one position turns pair i of a head: rope_theta^(-2 i / head_dim), scaled. [head_dim / 2].
-// The formula is transformers' `rope_type` linear and llama3. Throws std::invalid_argument as resolved() does.
-std::vector<double> rotary_frequencies(const ModelConfig& config);
-
-// The shape and name of each parameter a configuration has, in the one flat order used everywhere. No memory is taken.
-struct ParameterInfo {
-  std::string name;
-  Dims shape;
-  bool decays;  // weight decay applies (matrices: yes; gains and biases: no)
-};
-std::vector<ParameterInfo> parameter_infos(const ModelConfig& config);
-std::int64_t parameter_count(const ModelConfig& config);
 
 // Token sequences, all of ctx tokens; target t is the token that should follow tokens 0 ... t.
 struct Batch {

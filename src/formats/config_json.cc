@@ -18,27 +18,32 @@ constexpr const char* kVersionKey = "qkv_format";
 constexpr const char* kTypeKey = "model_type";
 constexpr const char* kType = "qkv";
 constexpr const char* kScalingKey = "rope_scaling";  // there only where something is scaled
+constexpr const char* kLayersKey = "layers";         // there only where layers differ
+
+// Whether a key that is absent leaves the member as it is, or is an error.
+enum class Absent : std::uint8_t { error, unchanged };
 
 class Reader {
  public:
-  explicit Reader(const JsonPlace& file) : file_(file) {}
+  Reader(const JsonPlace& file, Absent absent) : file_(file), absent_(absent) {}
 
-  void operator()(const char* key, std::int64_t& value) const {
-    value = file_.at(key).integer(0, std::int64_t{1} << 40);
+  template <class T>
+  void operator()(const char* key, T& value) const {
+    if (absent_ == Absent::error || file_.has(key)) read(file_.at(key), value);
   }
-  void operator()(const char* key, bool& value) const { value = file_.at(key).boolean(); }
-  void operator()(const char* key, double& value) const { value = file_.at(key).number(); }
-  void operator()(const char* key, std::vector<double>& value) const {
-    for (const JsonPlace& number : file_.at(key).list()) value.push_back(number.number());
-  }
-  void operator()(const char* key, Norm& value) const { word(key, kNormNames, value); }
-  void operator()(const char* key, Activation& value) const { word(key, kActivationNames, value); }
-  void operator()(const char* key, Positions& value) const { word(key, kPositionsNames, value); }
 
  private:
-  template <std::size_t kCount, class E>
-  void word(const char* key, const std::array<std::string_view, kCount>& words, E& value) const {
-    const JsonPlace place = file_.at(key);
+  static void read(const JsonPlace& place, std::int64_t& value) { value = place.integer(-1, std::int64_t{1} << 40); }
+  static void read(const JsonPlace& place, bool& value) { value = place.boolean(); }
+  static void read(const JsonPlace& place, double& value) { value = place.number(); }
+  static void read(const JsonPlace& place, std::vector<double>& value) {
+    value.clear();
+    for (const JsonPlace& number : place.list()) value.push_back(number.number());
+  }
+  template <class E>
+  requires std::is_enum_v<E>
+  static void read(const JsonPlace& place, E& value) {
+    constexpr const auto& words = kEnumNames<E>;
     const auto found = std::find(words.begin(), words.end(), place.string());
     if (found != words.end()) {
       value = static_cast<E>(found - words.begin());
@@ -50,6 +55,7 @@ class Reader {
   }
 
   const JsonPlace& file_;
+  Absent absent_;
 };
 
 // Keys that are neither members of the configuration nor `others`.
@@ -64,8 +70,17 @@ void refuse_unknown(const JsonPlace& file, Config& config, std::vector<std::stri
 RopeScaling read_scaling(const JsonPlace& place) {
   RopeScaling scaling;
   refuse_unknown(place, scaling, {});
-  for_each_member(scaling, Reader(place));
+  for_each_member(scaling, Reader(place, Absent::unchanged));
   return scaling;
+}
+
+// A layer, of which the file has what differs from what describes every layer.
+LayerConfig read_layer(const JsonPlace& place, const LayerConfig& all) {
+  LayerConfig layer = all;
+  refuse_unknown(place, layer, {kScalingKey});
+  for_each_member(layer, Reader(place, Absent::unchanged));
+  if (place.has(kScalingKey)) layer.rope_scaling = read_scaling(place.at(kScalingKey));
+  return layer;
 }
 
 class Writer {
@@ -74,20 +89,67 @@ class Writer {
 
   template <class T>
   void operator()(const char* key, const T& value) const {
-    file_[key] = value;
+    if constexpr (std::is_enum_v<T>)
+      file_[key] = enum_name(value);
+    else
+      file_[key] = value;
   }
-  void operator()(const char* key, Norm value) const { word(key, kNormNames, value); }
-  void operator()(const char* key, Activation value) const { word(key, kActivationNames, value); }
-  void operator()(const char* key, Positions value) const { word(key, kPositionsNames, value); }
 
  private:
-  template <std::size_t kCount, class E>
-  void word(const char* key, const std::array<std::string_view, kCount>& words, E value) const {
-    file_[key] = words[static_cast<std::size_t>(value)];
-  }
-
   nlohmann::ordered_json& file_;
 };
+
+nlohmann::ordered_json differences(const LayerConfig& layer, const LayerConfig& all) {
+  nlohmann::ordered_json own, common, file = nlohmann::ordered_json::object();
+  for_each_member(layer, Writer(own));
+  for_each_member(all, Writer(common));
+  for (const auto& [key, value] : own.items())
+    if (value != common[key]) file[key] = value;
+  if (!(layer.rope_scaling == all.rope_scaling)) for_each_member(layer.rope_scaling, Writer(file[kScalingKey]));
+  return file;
+}
+
+}  // namespace
+
+namespace {
+
+// A version 1 file in the words of version 2: one key for both kinds of attention biases, "swiglu" for a gated silu,
+// and none of the keys that came later.
+constexpr std::string_view kAdded[] = {
+    "window_left", "attention_scale", "softcap",         "alibi",       "sinks",        "qk_norm",
+    "qkv_bias",    "output_bias",     "rope_share",      "gated",       "norm_place",   "norm_gain_offset",
+    "residual",    "residual_scale",  "embedding_scale", "logit_scale", "logit_softcap"};
+
+nlohmann::json of_version_1(const JsonPlace& file) {
+  constexpr const char* kBias = "attention_bias";
+  const std::string activation = file.at("activation").string();
+  nlohmann::json newer = config_json(ModelConfig{});
+  for (const auto& [key, value] : newer.items()) {
+    const bool added = std::find(std::begin(kAdded), std::end(kAdded), key) != std::end(kAdded);
+    if (added && file.has(key)) file.fail("has the unknown key " + in_quotes(key));
+    if (!added) file.at(key);  // must be there
+  }
+  newer.update(file.object());
+  newer["gated"] = activation == "swiglu";
+  if (activation == "swiglu") newer["activation"] = "silu";
+  newer["qkv_bias"] = newer["output_bias"] = file.at(kBias).boolean();
+  newer.erase(kBias);
+  return newer;
+}
+
+ModelConfig read_version_2(const JsonPlace& file) {
+  ModelConfig config;
+  refuse_unknown(file, config, {kVersionKey, kTypeKey, kScalingKey, kLayersKey});
+  for_each_member(config, Reader(file, Absent::error));
+  if (file.has(kScalingKey)) config.rope_scaling = read_scaling(file.at(kScalingKey));
+  if (file.has(kLayersKey))
+    for (const JsonPlace& place : file.at(kLayersKey).list()) config.layers.push_back(read_layer(place, config));
+  try {
+    return config.resolved();
+  } catch (const std::invalid_argument& error) {
+    file.fail(error.what());
+  }
+}
 
 }  // namespace
 
@@ -95,18 +157,13 @@ ModelConfig read_config_json(const JsonPlace& file) {
   if (file.at(kTypeKey).string() != kType)
     file.at(kTypeKey).fail("expected qkv, gpt2 or llama; found " + in_quotes(file.at(kTypeKey).string()));
   const JsonPlace version = file.at(kVersionKey);
-  if (version.integer(0, 1 << 30) != kFormatVersion)
-    version.fail("this program reads version " + std::to_string(kFormatVersion) + "; found " +
-                 std::to_string(version.integer(0, 1 << 30)));
-  ModelConfig config;
-  refuse_unknown(file, config, {kVersionKey, kTypeKey, kScalingKey});
-  for_each_member(config, Reader(file));
-  if (file.has(kScalingKey)) config.rope_scaling = read_scaling(file.at(kScalingKey));
-  try {
-    return config.resolved();
-  } catch (const std::invalid_argument& error) {
-    file.fail(error.what());
-  }
+  const std::int64_t found = version.integer(0, 1 << 30);
+  if (found < 1 || found > kFormatVersion)
+    version.fail("this program reads versions 1 to " + std::to_string(kFormatVersion) + "; found " +
+                 std::to_string(found));
+  if (found == kFormatVersion) return read_version_2(file);
+  const nlohmann::json newer = of_version_1(file);
+  return read_version_2(file.with(newer));
 }
 
 nlohmann::ordered_json config_json(const ModelConfig& config) {
@@ -116,6 +173,7 @@ nlohmann::ordered_json config_json(const ModelConfig& config) {
   const ModelConfig whole = config.resolved();
   for_each_member(whole, Writer(file));
   if (!(whole.rope_scaling == RopeScaling{})) for_each_member(whole.rope_scaling, Writer(file[kScalingKey]));
+  for (const LayerConfig& layer : whole.layers) file[kLayersKey].push_back(differences(layer, whole));
   return file;
 }
 

@@ -9,7 +9,8 @@
 
 namespace qkv {
 
-inline constexpr int kFormatVersion = 1;
+inline constexpr int kFormatVersion = 2;
+inline constexpr int kTensorsVersion = 1;  // of the names and layouts in model.safetensors, in its metadata
 
 // Throws qkv::FileError on a key that is missing, unknown or of the wrong kind, on another version of the format, and
 // on a configuration that cannot be.

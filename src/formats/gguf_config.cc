@@ -134,7 +134,8 @@ ModelConfig read_gguf_config(const Gguf& file, GgufFamily family) {
   ModelConfig c = read_sizes(keys);
   if (family == GgufFamily::llama) {
     c.norm_eps = keys.positive("attention.layer_norm_rms_epsilon");
-    c.activation = Activation::swiglu;
+    c.activation = Activation::silu;
+    c.gated = true;
     c.positions = Positions::rotary;
     c.rope_theta = keys.positive("rope.freq_base", 10000);
     const std::int64_t turned = keys.size("rope.dimension_count", c.head_dim);
@@ -142,7 +143,7 @@ ModelConfig read_gguf_config(const Gguf& file, GgufFamily family) {
       keys.fail("rope.dimension_count",
                 "must be the size of a head, " + std::to_string(c.head_dim) + "; found " + std::to_string(turned));
     c.rope_scaling = read_scaling(file, keys, c.head_dim);
-    c.attention_bias = has_any(file, {"blk.0.attn_q.bias", "blk.0.attn_k.bias", "blk.0.attn_v.bias",
+    c.qkv_bias = c.output_bias = has_any(file, {"blk.0.attn_q.bias", "blk.0.attn_k.bias", "blk.0.attn_v.bias",
                                       "blk.0.attn_qkv.bias", "blk.0.attn_output.bias"});
     c.mlp_bias = has_any(file, {"blk.0.ffn_gate.bias", "blk.0.ffn_up.bias", "blk.0.ffn_down.bias"});
     keys.only("expert_count", 0);
@@ -153,7 +154,7 @@ ModelConfig read_gguf_config(const Gguf& file, GgufFamily family) {
     c.norm_eps = keys.positive("attention.layer_norm_epsilon");
     c.activation = Activation::gelu;
     c.positions = Positions::learned;
-    c.attention_bias = c.mlp_bias = true;
+    c.qkv_bias = c.output_bias = c.mlp_bias = true;
   }
   c.tied_head = file.find_tensor("output.weight") == nullptr;
   keys.pass_over("tensor_data_layout");  // where the file was converted from
@@ -174,10 +175,10 @@ ModelConfig read_gguf_config(const Gguf& file, GgufFamily family) {
 GgufFamily gguf_family_of(const ModelConfig& config) {
   const ModelConfig c = config.resolved();
   const bool either = c.norm_gain && c.final_norm && !c.embedding_norm;
-  if (either && c.norm == Norm::rmsnorm && c.activation == Activation::swiglu && c.positions == Positions::rotary)
+  if (either && c.norm == Norm::rmsnorm && c.activation == Activation::silu && c.gated && c.positions == Positions::rotary)
     return GgufFamily::llama;
   if (either && c.norm == Norm::layernorm && c.norm_bias && c.activation == Activation::gelu &&
-      c.positions == Positions::learned && c.attention_bias && c.mlp_bias && c.n_kv_head == c.n_head &&
+      c.positions == Positions::learned && c.qkv_bias && c.output_bias && c.mlp_bias && c.n_kv_head == c.n_head &&
       c.head_dim * c.n_head == c.d_model && c.v_head_dim == c.head_dim)
     return GgufFamily::gpt2;
   throw std::invalid_argument(

@@ -32,7 +32,7 @@ ModelConfig read_gpt2(const JsonPlace& file) {
   c.vocab_size = size_of(file, "vocab_size");
   c.ctx_len = file.integer_or("n_positions", 1024, 1, kMost);
   c.norm = Norm::layernorm;
-  c.norm_gain = c.norm_bias = c.final_norm = c.attention_bias = c.mlp_bias = true;
+  c.norm_gain = c.norm_bias = c.final_norm = c.qkv_bias = c.output_bias = c.mlp_bias = true;
   c.embedding_norm = false;
   c.norm_eps = file.number_or("layer_norm_epsilon", 1e-5);
   const std::string activation = file.string_or("activation_function", "gelu_new");
@@ -85,11 +85,12 @@ ModelConfig read_llama(const JsonPlace& file) {
   c.norm_eps = file.number_or("rms_norm_eps", 1e-6);
   const std::string activation = file.string_or("hidden_act", "silu");
   if (activation != "silu") file.at("hidden_act").fail("expected silu; found " + in_quotes(activation));
-  c.activation = Activation::swiglu;
+  c.activation = Activation::silu;
+  c.gated = true;
   c.positions = Positions::rotary;
   read_rope(file, c);
   if (file.number_or("partial_rotary_factor", 1) != 1) file.at("partial_rotary_factor").fail("only 1 is supported");
-  c.attention_bias = file.boolean_or("attention_bias", false);
+  c.qkv_bias = c.output_bias = file.boolean_or("attention_bias", false);
   c.mlp_bias = file.boolean_or("mlp_bias", false);
   c.tied_head = file.boolean_or("tie_word_embeddings", false);
   return c;
@@ -130,7 +131,7 @@ nlohmann::ordered_json llama_json(const ModelConfig& c) {
                                  {"vocab_size", c.vocab_size},
                                  {"hidden_act", "silu"},
                                  {"rms_norm_eps", c.norm_eps},
-                                 {"attention_bias", c.attention_bias},
+                                 {"attention_bias", c.qkv_bias},
                                  {"mlp_bias", c.mlp_bias},
                                  {"rope_theta", c.rope_theta},
                                  {"rope_scaling", nullptr}};
@@ -156,14 +157,15 @@ std::string misfit(HfFamily family, const ModelConfig& c) {
     if (c.norm != Norm::layernorm || !c.norm_bias) return "norms other than LayerNorm with gain and bias";
     if (c.positions != Positions::learned) return "rotary positions";
     if (c.activation != Activation::gelu && c.activation != Activation::relu) return "another activation than GELU";
-    if (!c.attention_bias || !c.mlp_bias) return "products without bias";
+    if (!c.qkv_bias || !c.output_bias || !c.mlp_bias) return "products without bias";
     if (c.n_kv_head != c.n_head) return "grouped queries";
     if (c.n_head * c.head_dim != c.d_model) return "heads that together are not d_model wide";
     return "";
   }
   if (c.norm != Norm::rmsnorm) return "LayerNorm";
   if (c.positions != Positions::rotary) return "learned positions";
-  if (c.activation != Activation::swiglu) return "another activation than SwiGLU";
+  if (c.qkv_bias != c.output_bias) return "biases of only some of W_Q, W_K, W_V and W_O";
+  if (c.activation != Activation::silu || !c.gated) return "another activation than SwiGLU";
   if (!c.rope_scaling.frequency_factors.empty()) return "a rotary factor for each frequency";
   return "";
 }

@@ -144,7 +144,7 @@ void save_model(const std::string& directory, const Model& model, const Tokenize
   write_or_remove(directory + "/tokenizer_config.json", "");  // Hugging Face's, which may hold a template too
   write_config_json(directory + "/config.json", model.config());
   write_safetensors(directory + "/model.safetensors", std::move(tensors),
-                    {{"format", "qkv"}, {"qkv_format", std::to_string(kFormatVersion)}}, weights_watcher);
+                    {{"format", "qkv"}, {"qkv_format", std::to_string(kTensorsVersion)}}, weights_watcher);
 }
 
 }  // namespace qkv

@@ -41,6 +41,8 @@ class JsonPlace {
                           std::int64_t highest) const;
   double number_or(const std::string& key, double otherwise) const;
   std::string string_or(const std::string& key, const std::string& otherwise) const;
+  // The same place with another value, which must outlive it.
+  JsonPlace with(const nlohmann::json& value) const { return {path_, value, where_}; }
   // The object has no keys but these.
   void only(std::initializer_list<std::string_view> keys) const;
 

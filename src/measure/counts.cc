@@ -79,7 +79,7 @@ StepWork AttentionWork::total() const noexcept {
 std::int64_t matrix_parameters(const ModelConfig& c) noexcept {
   const std::int64_t attention = c.d_model * (c.n_head * c.head_dim + c.n_kv_head * (c.head_dim + c.v_head_dim)) +
                                  c.n_head * c.v_head_dim * c.d_model;
-  const std::int64_t mlp = (c.activation == Activation::swiglu ? 3 : 2) * c.d_model * c.d_ff;
+  const std::int64_t mlp = (c.gated ? 3 : 2) * c.d_model * c.d_ff;
   return c.n_layer * (attention + mlp) + c.d_model * c.vocab_size;
 }
 

@@ -25,7 +25,7 @@ struct Widths {
   explicit Widths(const ModelConfig& c)
       : qkv(c.n_head * c.head_dim + c.n_kv_head * (c.head_dim + c.v_head_dim)),
         heads(c.n_head * c.v_head_dim),
-        up((c.activation == Activation::swiglu ? 2 : 1) * c.d_ff),
+        up((c.gated ? 2 : 1) * c.d_ff),
         activation(c.activation == Activation::relu ? 0 : c.d_ff) {}
 };
 
@@ -87,7 +87,7 @@ std::int64_t bytes_of_activations(const ModelConfig& c, std::int64_t rows, std::
 
 std::int64_t bytes_of_work(const ModelConfig& c, std::int64_t rows, std::int64_t operand) {
   const Widths w(c);
-  const bool gated = c.activation == Activation::swiglu;
+  const bool gated = c.gated;
   // delta, dx, dnorm and dy; dqkv, dheads, dup and d(activation)
   const std::int64_t of_row = 3 * c.d_model * kStream + (operand == kStream ? 0 : c.d_model * operand) +
                               (w.qkv + w.heads + w.up + (gated ? c.d_ff : 0)) * operand;

@@ -27,10 +27,11 @@ inline RowActivation row_activation(Activation kind) {
       return RowActivation::relu2;
     case Activation::gelu:
       return RowActivation::gelu;
-    case Activation::swiglu:
-      return RowActivation::swiglu;
+    case Activation::silu:
+    case Activation::gelu_erf:
+      break;
   }
-  return RowActivation::relu;
+  return RowActivation::swiglu;
 }
 
 inline constexpr double kGeluSlope = 1.5957691216057308;  // 2 sqrt(2 / pi)
@@ -44,7 +45,7 @@ inline void activate(Activation kind, std::int64_t size, const double* gate, con
     if (kind == Activation::relu) a[i] = r;
     if (kind == Activation::relu2) a[i] = r * r;
     if (kind == Activation::gelu) a[i] = u * sigmoid(kGeluSlope * (u + kGeluCubic * u * u * u));
-    if (kind == Activation::swiglu) a[i] = gate[i] * sigmoid(gate[i]) * u;
+    if (kind == Activation::silu) a[i] = gate[i] * sigmoid(gate[i]) * u;
   }
 }
 
@@ -62,7 +63,7 @@ inline void activate_back(Activation kind, std::int64_t size, const double* gate
       const double s = sigmoid(kGeluSlope * (u + kGeluCubic * u * u * u));
       dup[i] = d * (s + u * s * (1 - s) * kGeluSlope * (1 + 3 * kGeluCubic * u * u));
     }
-    if (kind == Activation::swiglu) {
+    if (kind == Activation::silu) {
       const double g = gate[i], s = sigmoid(g);
       dgate[i] = d * u * s * (1 + g * (1 - s));
       dup[i] = d * g * s;
@@ -74,7 +75,7 @@ inline void activate_back(Activation kind, std::int64_t size, const double* gate
 // and up of a row side by side.
 template <class Part>
 void for_activation_parts(Activation kind, std::int64_t rows, std::int64_t d_ff, const Part& part) {
-  if (kind == Activation::swiglu)
+  if (kind == Activation::silu)
     return parallel_ranges(rows, rows_per_task(d_ff), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) part(d_ff, i * 2 * d_ff, i * d_ff);
     });
@@ -85,7 +86,7 @@ void for_activation_parts(Activation kind, std::int64_t rows, std::int64_t d_ff,
 // up [rows, d_ff], or [rows, 2, d_ff] for swiglu: gate, then up -> a [rows, d_ff]; a may be up (not for swiglu).
 template <class S>
 void activation_forward(Activation kind, std::int64_t rows, std::int64_t d_ff, const S* up, S* a) {
-  const std::int64_t from_gate = kind == Activation::swiglu ? d_ff : 0;
+  const std::int64_t from_gate = kind == Activation::silu ? d_ff : 0;
   for_activation_parts(kind, rows, d_ff, [=](std::int64_t size, std::int64_t at, std::int64_t out) {
     const S* gate = from_gate ? up + at : nullptr;
     if constexpr (std::is_same_v<S, double>)
@@ -98,7 +99,7 @@ void activation_forward(Activation kind, std::int64_t rows, std::int64_t d_ff, c
 // up as above, da [rows, d_ff] -> dup as up; dup may be da (not for swiglu). For relu, up may be a.
 template <class S>
 void activation_backward(Activation kind, std::int64_t rows, std::int64_t d_ff, const S* up, const S* da, S* dup) {
-  const std::int64_t from_gate = kind == Activation::swiglu ? d_ff : 0;
+  const std::int64_t from_gate = kind == Activation::silu ? d_ff : 0;
   for_activation_parts(kind, rows, d_ff, [=](std::int64_t size, std::int64_t at, std::int64_t out) {
     const S* gate = from_gate ? up + at : nullptr;
     S* dgate = from_gate ? dup + at : nullptr;

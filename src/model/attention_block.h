@@ -9,7 +9,7 @@
 
 #include "model/layer_trace.h"
 #include "model/operand.h"
-#include "model/parameters.h"
+#include "model/network_parameters.h"
 #include "model/prepared.h"
 #include "model/profile.h"
 #include "model/rotary.h"

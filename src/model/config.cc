@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a configuration means and which ones there are by name.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <string>
 
-#include "qkv/model.h"
+#include "qkv/model_config.h"
 
 namespace qkv {
 namespace {
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 
 [[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument("[model] " + message); }
 
@@ -22,21 +25,81 @@ void require_positive(const char* name, double value) {
     refuse(std::string(name) + " expected a positive number; found " + std::to_string(value));
 }
 
-void check_rope_scaling(const RopeScaling& s, std::int64_t head_dim) {
+void check_rope_scaling(const RopeScaling& s, std::int64_t rotated) {
   require_positive("rope_scaling.factor", s.factor);
+  require_positive("rope_scaling.attention_factor", s.attention_factor);
   if (s.low_freq_factor != 0 || s.high_freq_factor != 0) {
     require_positive("rope_scaling.low_freq_factor", s.low_freq_factor);
     require_positive("rope_scaling.high_freq_factor", s.high_freq_factor);
     if (s.high_freq_factor <= s.low_freq_factor)
       refuse("rope_scaling expected high_freq_factor above low_freq_factor; found " +
              std::to_string(s.high_freq_factor) + " and " + std::to_string(s.low_freq_factor));
-    require_size("rope_scaling.original_ctx_len", s.original_ctx_len, std::numeric_limits<std::int32_t>::max());
+    require_size("rope_scaling.original_ctx_len", s.original_ctx_len, kMost);
   }
   if (s.frequency_factors.empty()) return;
-  if (static_cast<std::int64_t>(s.frequency_factors.size()) != head_dim / 2)
-    refuse("rope_scaling.frequency_factors expected one for each of the " + std::to_string(head_dim / 2) +
+  if (static_cast<std::int64_t>(s.frequency_factors.size()) != rotated / 2)
+    refuse("rope_scaling.frequency_factors expected one for each of the " + std::to_string(rotated / 2) +
            " pairs; found " + std::to_string(s.frequency_factors.size()));
   for (const double factor : s.frequency_factors) require_positive("rope_scaling.frequency_factors", factor);
+}
+
+void check_positions(const LayerConfig& c) {
+  if (c.positions == Positions::rotary) {
+    if (!(c.rope_share > 0 && c.rope_share <= 1))
+      refuse("rope_share expected a number above 0 and at most 1; found " + std::to_string(c.rope_share));
+    const std::int64_t rotated = rotated_dims(c);
+    if (rotated < 2 || rotated % 2 != 0)
+      refuse("rotary positions expected an even number of rotated dimensions, " +
+             std::string(c.rope_share == 1 ? "head_dim" : "head_dim * rope_share") + "; found " +
+             std::to_string(rotated));
+    require_positive("rope_theta", c.rope_theta);
+    check_rope_scaling(c.rope_scaling, rotated);
+  } else {
+    if (!(c.rope_scaling == RopeScaling{}) || c.rope_share != 1)
+      refuse("rope_scaling and rope_share expected rotary positions; found " +
+             std::string(c.positions == Positions::learned ? "learned ones" : "none"));
+    if (!std::isfinite(c.rope_theta)) require_positive("rope_theta", c.rope_theta);  // unused, yet written to files
+  }
+}
+
+void check_attention(const LayerConfig& c) {
+  if (c.window_left < -1) refuse("window_left expected -1 or more; found " + std::to_string(c.window_left));
+  if (c.attention_scale != 0) require_positive("attention_scale", c.attention_scale);
+  if (c.softcap != 0) require_positive("softcap", c.softcap);
+  check_positions(c);
+}
+
+void check_norms(const LayerConfig& c) {
+  require_positive("norm_eps", c.norm_eps);
+  if (c.norm_bias && c.norm != Norm::layernorm) refuse("norm_bias expected layernorm; found rmsnorm");
+  if (c.norm_gain_offset && !c.norm_gain) refuse("norm_gain_offset expected norm_gain; found norms without gain");
+  if (c.residual == Residual::parallel_shared_norm && c.norm_place != NormPlace::before)
+    refuse("residual parallel_shared_norm expected norm_place before; found another");
+  require_positive("residual_scale", c.residual_scale);
+}
+
+// The layer with every derivable size filled in.
+LayerConfig resolved_layer(LayerConfig c, std::int64_t d_model) {
+  require_size("n_head", c.n_head, kMost);
+  if (c.n_kv_head == 0) c.n_kv_head = c.n_head;
+  require_size("n_kv_head", c.n_kv_head, kMost);
+  if (c.n_head % c.n_kv_head != 0)
+    refuse("n_head must be a multiple of n_kv_head; found " + std::to_string(c.n_head) + " and " +
+           std::to_string(c.n_kv_head));
+  if (c.head_dim == 0) {
+    if (d_model % c.n_head != 0)
+      refuse("d_model must be a multiple of n_head unless head_dim is given; found d_model " + std::to_string(d_model) +
+             " and n_head " + std::to_string(c.n_head));
+    c.head_dim = d_model / c.n_head;
+  }
+  require_size("head_dim", c.head_dim, kMost);
+  if (c.v_head_dim == 0) c.v_head_dim = c.head_dim;
+  require_size("v_head_dim", c.v_head_dim, kMost);
+  if (c.d_ff == 0) c.d_ff = 4 * d_model;
+  require_size("d_ff", c.d_ff, 4 * kMost);
+  check_attention(c);
+  check_norms(c);
+  return c;
 }
 
 // ANDREA: RMSNorm without gain after the embedding sum and before each sub-layer, none before the untied head; ReLU.
@@ -60,7 +123,7 @@ ModelConfig gpt2() {
   c.norm_gain = c.norm_bias = c.final_norm = true;
   c.embedding_norm = false;
   c.activation = Activation::gelu;
-  c.attention_bias = c.mlp_bias = c.tied_head = true;
+  c.qkv_bias = c.output_bias = c.mlp_bias = c.tied_head = true;
   return c;
 }
 
@@ -75,7 +138,8 @@ ModelConfig llama_135m() {
   c.ctx_len = 8192;
   c.norm_gain = c.final_norm = true;
   c.embedding_norm = false;
-  c.activation = Activation::swiglu;
+  c.activation = Activation::silu;
+  c.gated = true;
   c.positions = Positions::rotary;
   c.rope_theta = 100000;
   c.tied_head = true;
@@ -85,50 +149,41 @@ ModelConfig llama_135m() {
 }  // namespace
 
 ModelConfig ModelConfig::resolved() const {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   ModelConfig c = *this;
   require_size("n_layer", c.n_layer, 65536);
-  require_size("n_head", c.n_head, kMost);
   require_size("d_model", c.d_model, kMost);
   require_size("vocab_size", c.vocab_size, kMost);
   require_size("ctx_len", c.ctx_len, kMost);
-  if (c.n_kv_head == 0) c.n_kv_head = c.n_head;
-  require_size("n_kv_head", c.n_kv_head, kMost);
-  if (c.n_head % c.n_kv_head != 0)
-    refuse("n_head must be a multiple of n_kv_head; found " + std::to_string(c.n_head) + " and " +
-           std::to_string(c.n_kv_head));
-  if (c.head_dim == 0) {
-    if (c.d_model % c.n_head != 0)
-      refuse("d_model must be a multiple of n_head unless head_dim is given; found d_model " +
-             std::to_string(c.d_model) + " and n_head " + std::to_string(c.n_head));
-    c.head_dim = c.d_model / c.n_head;
+  require_positive("embedding_scale", c.embedding_scale);
+  require_positive("logit_scale", c.logit_scale);
+  if (c.logit_softcap != 0) require_positive("logit_softcap", c.logit_softcap);
+  static_cast<LayerConfig&>(c) = resolved_layer(c, c.d_model);
+  if (!c.layers.empty() && c.layers.size() != static_cast<std::size_t>(c.n_layer))
+    refuse("layers expected one for each of the " + std::to_string(c.n_layer) + " layers; found " +
+           std::to_string(c.layers.size()));
+  for (LayerConfig& one : c.layers) {
+    one = resolved_layer(one, c.d_model);
+    if (one.positions == Positions::learned && c.positions != Positions::learned)
+      refuse("a layer with learned positions expected a model with learned positions");
   }
-  require_size("head_dim", c.head_dim, kMost);
-  if (c.v_head_dim == 0) c.v_head_dim = c.head_dim;
-  require_size("v_head_dim", c.v_head_dim, kMost);
-  if (c.d_ff == 0) c.d_ff = 4 * c.d_model;
-  require_size("d_ff", c.d_ff, 4 * kMost);
-  require_positive("norm_eps", c.norm_eps);
-  if (c.norm_bias && c.norm != Norm::layernorm) refuse("norm_bias expected layernorm; found rmsnorm");
-  if (c.positions == Positions::rotary) {
-    if (c.head_dim % 2 != 0) refuse("rotary positions expected an even head_dim; found " + std::to_string(c.head_dim));
-    require_positive("rope_theta", c.rope_theta);
-    check_rope_scaling(c.rope_scaling, c.head_dim);
-  } else {
-    if (!(c.rope_scaling == RopeScaling{})) refuse("rope_scaling expected rotary positions; found learned ones");
-    if (!std::isfinite(c.rope_theta)) require_positive("rope_theta", c.rope_theta);  // unused, yet written to files
-  }
+  const auto as_all = [&](const LayerConfig& one) { return one == static_cast<const LayerConfig&>(c); };
+  if (std::all_of(c.layers.begin(), c.layers.end(), as_all)) c.layers.clear();
   return c;
 }
 
-std::vector<double> rotary_frequencies(const ModelConfig& config) {
+std::int64_t rotated_dims(const LayerConfig& c) {
+  if (c.positions != Positions::rotary) return 0;
+  return static_cast<std::int64_t>(static_cast<double>(c.head_dim) * c.rope_share);
+}
+
+std::vector<double> rotary_frequencies(const LayerConfig& c) {
   constexpr double kTurn = 6.283185307179586476925286766559;
-  const ModelConfig c = config.resolved();
   const RopeScaling& s = c.rope_scaling;
   const auto original = static_cast<double>(s.original_ctx_len);
-  std::vector<double> frequencies;  // [head_dim / 2]
-  for (std::int64_t i = 0; i < c.head_dim / 2; ++i) {
-    double frequency = std::pow(c.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(c.head_dim));
+  const std::int64_t rotated = rotated_dims(c);
+  std::vector<double> frequencies;  // [rotated / 2]
+  for (std::int64_t i = 0; i < rotated / 2; ++i) {
+    double frequency = std::pow(c.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(rotated));
     if (s.low_freq_factor == 0) {
       frequency /= s.factor;
     } else {
@@ -141,6 +196,19 @@ std::vector<double> rotary_frequencies(const ModelConfig& config) {
     frequencies.push_back(frequency);
   }
   return frequencies;
+}
+
+std::vector<float> alibi_slopes(std::int64_t n_head) {
+  std::int64_t power = 1;  // the largest power of two up to n_head
+  while (2 * power <= n_head) power *= 2;
+  std::vector<float> slopes;  // [n_head]
+  for (std::int64_t h = 0; h < n_head; ++h) {
+    const bool between = h >= power;  // from the slopes of 2 * power heads, every second one
+    const double exponent = between ? -4.0 * static_cast<double>(2 * (h - power) + 1) / static_cast<double>(power)
+                                    : -8.0 * static_cast<double>(h + 1) / static_cast<double>(power);
+    slopes.push_back(static_cast<float>(std::exp2(exponent)));
+  }
+  return slopes;
 }
 
 std::vector<std::string> preset_names() { return {"andrea-12m", "andrea-120m", "andrea-480m", "gpt2", "llama-135m"}; }

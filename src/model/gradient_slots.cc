@@ -12,7 +12,7 @@ namespace {
 
 // Matrices of layers get their partial sums piece by piece, in memory of the task at hand, unless a pass ends inside
 // the tree.
-bool is_layer_matrix(const ParameterInfo& info) { return info.shape.rank() == 2 && info.name.starts_with("layers."); }
+bool is_layer_matrix(const ParameterInfo& info) { return kind_of(info.role) == ParameterKind::matrix; }
 
 void allocate(GradientSum::Impl& sum, std::size_t slot, bool layer_matrices) {
   std::vector<Tensor>& tensors = sum.tensors[slot];

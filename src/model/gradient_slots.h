@@ -12,7 +12,7 @@
 #include "core/parallel.h"
 #include "kernels/row_kernels.h"
 #include "model/lane_tree.h"
-#include "model/parameters.h"
+#include "model/network_parameters.h"
 #include "qkv/gradient_sum.h"
 
 namespace qkv {

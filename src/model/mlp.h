@@ -7,14 +7,14 @@
 
 #include "model/activation.h"
 #include "model/layer_trace.h"
-#include "model/parameters.h"
+#include "model/network_parameters.h"
 #include "model/prepared.h"
 #include "model/weight_gradient.h"
 #include "model/workspace.h"
 
 namespace qkv {
 
-inline std::int64_t up_width(const ModelConfig& c) { return c.activation == Activation::swiglu ? 2 * c.d_ff : c.d_ff; }
+inline std::int64_t up_width(const ModelConfig& c) { return c.gated ? 2 * c.d_ff : c.d_ff; }
 
 // relu's sign can be told from its result, so one buffer serves for both.
 template <class T, class S>
@@ -29,7 +29,7 @@ const S* mlp_activation(const ModelConfig& c, std::int64_t rows, const PreparedL
   S* up = a.up.take(rows * up_width(c));  // [rows, d_ff] or [rows, 2, d_ff]
   w.up.forward(rows, mn, w.up_bias.empty() ? nullptr : w.up_bias.data(), up);
   trace.pass(TraceSite::mlp_pre, trace.rows(up, c.d_ff, up_width(c)));
-  if (c.activation == Activation::swiglu)
+  if (c.gated)
     trace.pass(TraceSite::mlp_pre_linear, trace.rows(up + c.d_ff, c.d_ff, up_width(c)));
   S* activation = activation_of(c, rows, a);  // [rows, d_ff]
   activation_forward(c.activation, rows, c.d_ff, up, activation);
@@ -50,7 +50,7 @@ template <class T, class S>
 void mlp_backward(const ModelConfig& c, const Sequences& s, std::size_t layer, const PreparedLayer<T>& w, const S* mn,
                   RemadeActivations<T, S>& a, const S* dy, Workspace<T, S>& room, T* dmn, const GradientSlots<T>& g) {
   const std::int64_t rows = s.rows(), width = up_width(c);
-  const bool gated = c.activation == Activation::swiglu;
+  const bool gated = c.gated;
   const S* activation = activation_of(c, rows, a);               // [rows, d_ff]
   S* dup = room.dup.take(rows * width);                          // as up
   S* dactivation = gated ? room.dact.take(rows * c.d_ff) : dup;  // [rows, d_ff]

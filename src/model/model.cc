@@ -7,6 +7,7 @@
 
 #include "linalg/weights.h"
 #include "model/network.h"
+#include "model/parameters.h"
 
 namespace qkv {
 namespace {
@@ -59,6 +60,21 @@ void accumulate(const Tensor& from, Tensor& to) {
 
 }  // namespace
 
+namespace {
+
+// What the passes below do not do yet.
+void check_supported(const ModelConfig& c) {
+  if (!c.layers.empty() || c.window_left != -1 || c.attention_scale != 0 || c.softcap != 0 || c.alibi || c.sinks ||
+      c.qk_norm != QkNorm::none || c.qkv_bias != c.output_bias || c.rope_share != 1 || c.norm_gain_offset ||
+      c.norm_place != NormPlace::before || c.residual != Residual::sequential || c.residual_scale != 1 ||
+      c.embedding_scale != 1 || c.logit_scale != 1 || c.logit_softcap != 0 || c.rope_scaling.attention_factor != 1 ||
+      c.positions == Positions::none || c.gated != (c.activation == Activation::silu) ||
+      c.activation == Activation::gelu_erf)
+    refuse("the configuration has settings that models cannot compute with");
+}
+
+}  // namespace
+
 struct Model::Impl {
   ModelConfig config;
   DType dtype;
@@ -99,7 +115,7 @@ struct Model::Impl {
   void keep_stored(const StoredParameters& source, bool keep_blocks) {
     for (std::size_t i = 0; i < infos.size(); ++i) {
       Tensor& tensor = vectors.emplace_back();
-      if (infos[i].shape.rank() != 1 && infos[i].name != "position_embedding") continue;
+      if (infos[i].decays() && infos[i].role != ParameterRole::position_embedding) continue;
       tensor = Tensor(infos[i].shape);
       source.read(i, tensor.view());
     }
@@ -129,6 +145,7 @@ Model::Model(const ModelConfig& config, std::uint64_t seed, DType dtype) : impl_
   impl_->config = config.resolved();
   impl_->dtype = dtype;
   impl_->infos = parameter_infos(impl_->config);
+  check_supported(impl_->config);
   parameter_count(impl_->config);  // throws if it cannot be counted
   impl_->parameters = initial_parameters(impl_->config, seed, dtype);
   if (dtype == DType::f64)
@@ -140,6 +157,7 @@ Model::Model(const ModelConfig& config, std::uint64_t seed, DType dtype) : impl_
 Model::Model(const ModelConfig& config, std::vector<Tensor> parameters) : impl_(std::make_unique<Impl>()) {
   impl_->config = config.resolved();
   impl_->infos = parameter_infos(impl_->config);
+  check_supported(impl_->config);
   impl_->dtype = parameters.empty() ? DType::f32 : parameters[0].dtype();
   impl_->parameters = std::move(parameters);
   const std::vector<Tensor>& values = impl_->parameters;
@@ -157,6 +175,7 @@ Model::Model(const ModelConfig& config, const StoredParameters& source, WeightTy
   Impl& m = *impl_;
   m.config = config.resolved();
   m.infos = parameter_infos(m.config);
+  check_supported(m.config);
   m.dtype = DType::f32;
   m.reads_only = true;
   bool all_bf16 = fast_bf16();

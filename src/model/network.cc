@@ -37,7 +37,7 @@ template <class T, class S>
 Network<T, S>::Network(const ModelConfig& config) : c_(config) {
   table_.head_dim = c_.head_dim;
   table_.theta = c_.rope_theta;
-  if (c_.positions == Positions::rotary) table_.frequencies = rotary_frequencies(c_);
+  if (c_.positions == Positions::rotary) table_.frequencies = rotary_frequencies(config);
 }
 
 template <class T, class S>

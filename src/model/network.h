@@ -13,7 +13,7 @@
 #include <span>
 
 #include "model/gradient_slots.h"
-#include "model/parameters.h"
+#include "model/network_parameters.h"
 #include "model/prepared.h"
 #include "model/rotary.h"
 #include "model/sequences.h"

@@ -4,19 +4,125 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <string>
 
 #include "core/parallel.h"
 #include "core/random.h"
 
 namespace qkv {
+namespace {
+
+using R = ParameterRole;
+
+// Adds the parameters of a model in the flat order.
+class Listing {
+ public:
+  Listing(const ModelConfig& c, std::vector<ParameterInfo>& infos) : c_(c), infos_(infos) {}
+
+  void model() {
+    add("token_embedding", {c_.vocab_size, c_.d_model}, R::token_embedding);
+    if (c_.positions == Positions::learned) add("position_embedding", {c_.ctx_len, c_.d_model}, R::position_embedding);
+    if (c_.embedding_norm) norm("embedding_norm", c_, R::embedding_norm_gain, R::embedding_norm_bias);
+    for (layer_ = 0; layer_ < c_.n_layer; ++layer_) layer(c_.layer(layer_));
+    layer_ = -1;
+    if (c_.final_norm) norm("final_norm", c_, R::final_norm_gain, R::final_norm_bias);
+    if (!c_.tied_head) add("head", {c_.d_model, c_.vocab_size}, R::head);
+  }
+
+ private:
+  void layer(const LayerConfig& c) {
+    const bool before = c.norm_place != NormPlace::after, after = c.norm_place != NormPlace::before;
+    if (before) norm("attention_norm", c, R::attention_norm_gain, R::attention_norm_bias);
+    attention(c);
+    if (after) norm("attention_post_norm", c, R::attention_post_norm_gain, R::attention_post_norm_bias);
+    if (before && c.residual != Residual::parallel_shared_norm) norm("mlp_norm", c, R::mlp_norm_gain, R::mlp_norm_bias);
+    if (c.gated) product("w_gate", "b_gate", c_.d_model, c.d_ff, c.mlp_bias, R::w_gate, R::b_gate);
+    product("w_up", "b_up", c_.d_model, c.d_ff, c.mlp_bias, R::w_up, R::b_up);
+    product("w_down", "b_down", c.d_ff, c_.d_model, c.mlp_bias, R::w_down, R::b_down);
+    if (after) norm("mlp_post_norm", c, R::mlp_post_norm_gain, R::mlp_post_norm_bias);
+  }
+  void attention(const LayerConfig& c) {
+    const std::int64_t q_size = c.n_head * c.head_dim, k_size = c.n_kv_head * c.head_dim;
+    const std::int64_t v_size = c.n_kv_head * c.v_head_dim, out_size = c.n_head * c.v_head_dim;
+    product("wq", "bq", c_.d_model, q_size, c.qkv_bias, R::wq, R::bq);
+    product("wk", "bk", c_.d_model, k_size, c.qkv_bias, R::wk, R::bk);
+    product("wv", "bv", c_.d_model, v_size, c.qkv_bias, R::wv, R::bv);
+    if (c.qk_norm != QkNorm::none) {
+      const bool all = c.qk_norm == QkNorm::all_heads;
+      add("q_norm.gain", Dims{all ? q_size : c.head_dim}, R::q_norm_gain);
+      add("k_norm.gain", Dims{all ? k_size : c.head_dim}, R::k_norm_gain);
+    }
+    if (c.sinks) add("sinks", Dims{c.n_head}, R::sinks);
+    product("wo", "bo", out_size, c_.d_model, c.output_bias, R::wo, R::bo);
+  }
+  void product(const char* matrix, const char* bias, std::int64_t in, std::int64_t out, bool has_bias, R w, R b) {
+    add(matrix, {in, out}, w);
+    if (has_bias) add(bias, Dims{out}, b);
+  }
+  void norm(const std::string& name, const LayerConfig& c, R gain, R bias) {
+    if (c.norm_gain) add(name + ".gain", Dims{c_.d_model}, gain);
+    if (c.norm_bias) add(name + ".bias", Dims{c_.d_model}, bias);
+  }
+  void add(const std::string& name, const Dims& shape, R role) {
+    element_count(shape);  // throws if it cannot be counted
+    infos_.push_back({layer_ < 0 ? name : "layers." + std::to_string(layer_) + "." + name, shape, role, layer_});
+  }
+
+  const ModelConfig& c_;
+  std::vector<ParameterInfo>& infos_;
+  std::int64_t layer_ = -1;
+};
+
+}  // namespace
+
+ParameterKind kind_of(ParameterRole role) noexcept {
+  switch (role) {
+    case R::token_embedding:
+    case R::position_embedding:
+      return ParameterKind::embedding;
+    case R::wq:
+    case R::wk:
+    case R::wv:
+    case R::wo:
+    case R::w_gate:
+    case R::w_up:
+    case R::w_down:
+    case R::adapter:
+      return ParameterKind::matrix;
+    case R::head:
+      return ParameterKind::head;
+    case R::sinks:
+      return ParameterKind::sink;
+    case R::bq:
+    case R::bk:
+    case R::bv:
+    case R::bo:
+    case R::b_gate:
+    case R::b_up:
+    case R::b_down:
+    case R::embedding_norm_bias:
+    case R::attention_norm_bias:
+    case R::attention_post_norm_bias:
+    case R::mlp_norm_bias:
+    case R::mlp_post_norm_bias:
+    case R::final_norm_bias:
+      return ParameterKind::bias;
+    case R::embedding_norm_gain:
+    case R::attention_norm_gain:
+    case R::q_norm_gain:
+    case R::k_norm_gain:
+    case R::attention_post_norm_gain:
+    case R::mlp_norm_gain:
+    case R::mlp_post_norm_gain:
+    case R::final_norm_gain:
+      return ParameterKind::gain;
+  }
+  return ParameterKind::gain;
+}
 
 std::vector<ParameterInfo> parameter_infos(const ModelConfig& config) {
   std::vector<ParameterInfo> infos;
-  ModelParameters<char> roles;
-  visit_parameters(config.resolved(), roles, [&](const std::string& name, const Dims& shape, bool decays, char&) {
-    element_count(shape);  // throws if it cannot be counted
-    infos.push_back({name, shape, decays});
-  });
+  Listing(config.resolved(), infos).model();
   return infos;
 }
 
@@ -28,47 +134,36 @@ std::int64_t parameter_count(const ModelConfig& config) {
   return count;
 }
 
-template <class T, class Tensors>
-ModelParameters<T*> by_role(const ModelConfig& c, Tensors& tensors, const char* where) {
-  ModelParameters<T*> roles;
-  std::size_t i = 0;
-  const std::string prefix = std::string("[") + where + "] ";
-  visit_parameters(c, roles, [&](const std::string& name, const Dims& shape, bool, T*& slot) {
-    if (i >= tensors.size())
-      throw std::invalid_argument(prefix + "expected a tensor for " + name + "; found only " +
-                                  std::to_string(tensors.size()) + " tensors");
-    auto& tensor = tensors[i++];
-    if (!(tensor.shape() == shape) || tensor.dtype() != dtype_of<std::remove_const_t<T>>)
-      throw std::invalid_argument(
-          prefix + name + " expected " + std::string(dtype_name(dtype_of<std::remove_const_t<T>>)) + " " +
-          to_string(shape) + "; found " + std::string(dtype_name(tensor.dtype())) + " " + to_string(tensor.shape()));
-    slot = tensor.template data<std::remove_const_t<T>>();
-  });
-  if (i != tensors.size())
-    throw std::invalid_argument(prefix + "expected " + std::to_string(i) + " tensors; found " +
-                                std::to_string(tensors.size()));
-  return roles;
+ParameterTable::ParameterTable(const ModelConfig& config) : infos_(parameter_infos(config)) {
+  Numbers none;
+  none.fill(-1);
+  at_.assign(static_cast<std::size_t>(config.n_layer) + 1, none);
+  for (std::size_t i = 0; i < infos_.size(); ++i)
+    at_[static_cast<std::size_t>(infos_[i].layer + 1)][static_cast<std::size_t>(infos_[i].role)] = static_cast<int>(i);
 }
 
-template ModelParameters<const float*> by_role(const ModelConfig&, const std::vector<Tensor>&, const char*);
-template ModelParameters<const double*> by_role(const ModelConfig&, const std::vector<Tensor>&, const char*);
-template ModelParameters<float*> by_role(const ModelConfig&, std::vector<Tensor>&, const char*);
-template ModelParameters<double*> by_role(const ModelConfig&, std::vector<Tensor>&, const char*);
+void check_tensors(const std::vector<ParameterInfo>& infos, const std::vector<Tensor>& tensors, DType dtype,
+                   const char* where) {
+  const std::string prefix = std::string("[") + where + "] ";
+  for (std::size_t i = 0; i < infos.size(); ++i) {
+    if (i >= tensors.size())
+      throw std::invalid_argument(prefix + "expected a tensor for " + infos[i].name + "; found only " +
+                                  std::to_string(tensors.size()) + " tensors");
+    const Tensor& tensor = tensors[i];
+    if (!(tensor.shape() == infos[i].shape) || tensor.dtype() != dtype)
+      throw std::invalid_argument(prefix + infos[i].name + " expected " + std::string(dtype_name(dtype)) + " " +
+                                  to_string(infos[i].shape) + "; found " + std::string(dtype_name(tensor.dtype())) +
+                                  " " + to_string(tensor.shape()));
+  }
+  if (tensors.size() != infos.size())
+    throw std::invalid_argument(prefix + "expected " + std::to_string(infos.size()) + " tensors; found " +
+                                std::to_string(tensors.size()));
+}
 
 namespace {
 
-enum class Start { ones, zeros, normal, residual, head };
-
-Start start_of(const ModelConfig& c, const std::string& name) {
-  const auto ends_with = [&](std::string_view end) { return name.ends_with(end); };
-  if (ends_with(".gain")) return Start::ones;
-  if (name == "head" || (c.tied_head && name == "token_embedding")) return Start::head;
-  if (ends_with(".wo") || ends_with(".w_down")) return Start::residual;
-  return Start::normal;
-}
-
 template <class T>
-void draw(std::uint64_t seed, std::uint64_t stream, double deviation, Tensor& tensor) {
+void fill_normal(std::uint64_t seed, std::uint64_t stream, double deviation, Tensor& tensor) {
   const Random random(seed, stream);
   T* values = tensor.data<T>();
   parallel_ranges(tensor.size(), 65536, [&](std::int64_t begin, std::int64_t end) {
@@ -77,33 +172,35 @@ void draw(std::uint64_t seed, std::uint64_t stream, double deviation, Tensor& te
   });
 }
 
-template <class T>
-void fill_ones(Tensor& tensor) {
-  std::fill_n(tensor.data<T>(), tensor.size(), T{1});
+// The standard deviation that a parameter starts with; 0: it starts as zeros.
+double initial_deviation(const ModelConfig& config, const ParameterInfo& info) {
+  constexpr double kDeviation = 0.02;
+  // A head reads rows of about unit size: logits of variance d_model * deviation^2 cost half of it in loss over
+  // ln(vocab_size), so wide models start with a smaller head.
+  constexpr double kLogitVariance = 0.1;
+  if (!info.decays()) return 0;
+  if (info.role == R::head || (config.tied_head && info.role == R::token_embedding))
+    return std::min(kDeviation, std::sqrt(kLogitVariance / static_cast<double>(config.d_model)));
+  if (info.role == R::wo || info.role == R::w_down)
+    return kDeviation / std::sqrt(2.0 * static_cast<double>(config.n_layer));
+  return kDeviation;
 }
 
 }  // namespace
 
 std::vector<Tensor> initial_parameters(const ModelConfig& config, std::uint64_t seed, DType dtype) {
-  constexpr double kDeviation = 0.02;
-  // A head reads rows of about unit size: logits of variance d_model * deviation^2 cost half of it in loss over
-  // ln(vocab_size), so wide models start with a smaller head.
-  constexpr double kLogitVariance = 0.1;
   std::vector<Tensor> tensors;
   for (const ParameterInfo& info : parameter_infos(config)) {
     const auto stream = static_cast<std::uint64_t>(tensors.size());
     Tensor& tensor = tensors.emplace_back(info.shape, dtype);
-    const Start start = info.decays || info.name.ends_with(".gain") ? start_of(config, info.name) : Start::zeros;
-    double deviation = kDeviation;
-    if (start == Start::residual) deviation /= std::sqrt(2.0 * static_cast<double>(config.n_layer));
-    if (start == Start::head)
-      deviation = std::min(deviation, std::sqrt(kLogitVariance / static_cast<double>(config.d_model)));
-    if (start == Start::zeros) continue;
-    if (start == Start::ones)
-      dtype == DType::f64 ? fill_ones<double>(tensor) : fill_ones<float>(tensor);
-    else
-      dtype == DType::f64 ? draw<double>(seed, stream, deviation, tensor)
-                          : draw<float>(seed, stream, deviation, tensor);
+    const LayerConfig& layer = info.layer < 0 ? config : config.layer(info.layer);
+    const double deviation = initial_deviation(config, info);
+    const bool ones = kind_of(info.role) == ParameterKind::gain && !layer.norm_gain_offset;
+    const auto fill = [&]<class T>(T) {
+      if (deviation > 0) fill_normal<T>(seed, stream, deviation, tensor);
+      if (ones) std::fill_n(tensor.data<T>(), tensor.size(), T{1});
+    };
+    dtype == DType::f64 ? fill(double{}) : fill(float{});
   }
   return tensors;
 }

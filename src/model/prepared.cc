@@ -47,7 +47,7 @@ void set_layer(DType operand, const ModelConfig& c, const LayerParameters<const 
   set<T>(operand, c.d_ff, down, backward, layer.down);
   const std::array<MatrixPart<T>, 2> up{{{p.w_gate, c.d_ff}, {p.w_up, c.d_ff}}};
   const std::array<BiasPart<T>, 2> up_bias{{{p.b_gate, c.d_ff}, {p.b_up, c.d_ff}}};
-  const std::size_t from = c.activation == Activation::swiglu ? 0 : 1;
+  const std::size_t from = c.gated ? 0 : 1;
   set<T>(operand, c.d_model, std::span(up).subspan(from), backward, layer.up);
   layer.up_bias = joined<T>(std::span(up_bias).subspan(from));
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "linalg/weights.h"
-#include "model/parameters.h"
+#include "model/network_parameters.h"
 #include "qkv/stored_parameters.h"
 
 namespace qkv {

@@ -137,7 +137,7 @@ void PreparedModel<T, S>::prepare_stored(const ModelConfig& c, const StoredParam
     prepare.matrix(c.d_ff, c.d_model, std::array<Part, 1>{{{p.w_down, c.d_model}}}, layer.down);
     const std::array<Part, 2> up{{{p.w_gate, c.d_ff}, {p.w_up, c.d_ff}}},
         up_bias{{{p.b_gate, c.d_ff}, {p.b_up, c.d_ff}}};
-    const std::size_t from = c.activation == Activation::swiglu ? 0 : 1;
+    const std::size_t from = c.gated ? 0 : 1;
     prepare.matrix(c.d_model, (2 - static_cast<std::int64_t>(from)) * c.d_ff, std::span(up).subspan(from), layer.up);
     layer.up_bias = prepare.template biases<T>(std::span(up_bias).subspan(from));
   }

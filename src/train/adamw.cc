@@ -76,7 +76,7 @@ void AdamWGroup::update(std::span<OptimizerTensor> own, std::vector<Tensor>& par
       const auto [at, begin, end] = ranges_[static_cast<std::size_t>(i)];
       const Member& member = members_[at];
       Factors used = factors;
-      if (!member.info.decays) used.keep = T{1};
+      if (!member.info.decays()) used.keep = T{1};
       update_range(end - begin, used, parameters[member.parameter].template data<T>() + begin,
                    own[at].tensor.template data<T>() + begin,
                    own[members_.size() + at].tensor.template data<T>() + begin,

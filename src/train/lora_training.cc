@@ -33,7 +33,7 @@ void LoraTraining::merge(Model& model) const {
 std::vector<ParameterInfo> LoraTraining::infos() const {
   std::vector<ParameterInfo> infos;
   for (std::size_t i = 0; i < adapters_.values.size(); ++i)
-    infos.push_back({adapters_.tensor_name(i), adapters_.values[i].shape(), true});
+    infos.push_back({adapters_.tensor_name(i), adapters_.values[i].shape(), ParameterRole::adapter, -1});
   return infos;
 }
 

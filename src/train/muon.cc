@@ -20,12 +20,8 @@ struct Groups {
 // Matrices that map a vector of the stream to another: not the tables that tokens choose rows of, nor the head.
 Groups groups_of(const std::vector<ParameterInfo>& parameters) {
   Groups groups;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const std::string& name = parameters[i].name;
-    const bool matrix =
-        parameters[i].shape.rank() == 2 && name != "token_embedding" && name != "position_embedding" && name != "head";
-    (matrix ? groups.matrices : groups.rest).push_back(i);
-  }
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    (kind_of(parameters[i].role) == ParameterKind::matrix ? groups.matrices : groups.rest).push_back(i);
   return groups;
 }
 
@@ -124,7 +120,7 @@ Muon::Muon(const std::vector<ParameterInfo>& parameters, DType dtype)
     : Optimizer(parameters.size(), plan(parameters), dtype),
       rest_(parameters, groups_of(parameters).rest),
       work_(Dims{plan(parameters).work}, dtype) {
-  for (const std::size_t i : groups_of(parameters).matrices) matrices_.push_back({i, parameters[i].decays});
+  for (const std::size_t i : groups_of(parameters).matrices) matrices_.push_back({i, parameters[i].decays()});
 }
 
 void Muon::apply(std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients, const OptimizerOptions& options,

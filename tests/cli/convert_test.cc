@@ -33,7 +33,8 @@ class Convert : public testing::Test {
     config.vocab_size = 257;
     config.norm_gain = config.final_norm = config.tied_head = true;
     config.embedding_norm = false;
-    config.activation = qkv::Activation::swiglu;
+    config.activation = qkv::Activation::silu;
+  config.gated = true;
     config.positions = qkv::Positions::rotary;
     config.norm_eps = 0x1p-16;  // GGUF holds it in f32
     qkv::save_model(path("llama"), qkv::Model(config, 3), qkv::Tokenizer::bytes());

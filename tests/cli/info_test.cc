@@ -59,12 +59,13 @@ TEST(InfoCommand, AModelDirectory) {
   config.n_head = 2;
   config.d_model = 32;
   config.vocab_size = tokenizer.size();
-  config.activation = qkv::Activation::swiglu;
+  config.activation = qkv::Activation::silu;
+  config.gated = true;
   qkv::save_model(directory.string(), qkv::Model(config), tokenizer);
   const Finished finished = run_qkv({"info", "-m", directory.string(), "--json"});
   ASSERT_EQ(finished.status, 0) << finished.err;
   const json facts = json::parse(finished.out);
-  EXPECT_EQ(facts["config"]["activation"], "swiglu");
+  EXPECT_EQ(facts["config"]["activation"], "silu");
   EXPECT_EQ(facts["config"]["head_dim"], 16);
   EXPECT_EQ(facts["tokenizer_size"], 257);
   EXPECT_EQ(facts["end_token"], 256);

@@ -54,7 +54,8 @@ class TrainInit : public testing::Test {
     c.vocab_size = 300;  // more than the tokenizer has
     c.norm_gain = c.final_norm = true;
     c.embedding_norm = false;
-    c.activation = qkv::Activation::swiglu;
+    c.activation = qkv::Activation::silu;
+  c.gated = true;
     c.positions = qkv::Positions::rotary;
     c.norm_eps = 0x1p-16;
     return c;
@@ -63,7 +64,7 @@ class TrainInit : public testing::Test {
     qkv::ModelConfig c = llama();
     c.n_kv_head = 0;
     c.norm = qkv::Norm::layernorm;
-    c.norm_bias = c.attention_bias = c.mlp_bias = c.tied_head = true;
+    c.norm_bias = c.qkv_bias = c.output_bias = c.mlp_bias = c.tied_head = true;
     c.activation = qkv::Activation::gelu;
     c.positions = qkv::Positions::learned;
     return c;

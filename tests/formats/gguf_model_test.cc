@@ -77,7 +77,7 @@ TEST(GgufModel, WrittenInF32AndReadAgainIsTheSameModel) {
   scaled.rope_scaling.low_freq_factor = 1;
   scaled.rope_scaling.high_freq_factor = 4;
   scaled.rope_scaling.original_ctx_len = 64;
-  biased.attention_bias = biased.mlp_bias = true;
+  biased.qkv_bias = biased.output_bias = biased.mlp_bias = true;
   untied_gpt2.tied_head = false;
   for (const ModelConfig& config : {tied, scaled, biased, small_gpt2(), untied_gpt2}) {
     Model model(config, 3);

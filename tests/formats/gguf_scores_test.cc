@@ -67,7 +67,8 @@ void save(const std::string& path, const TokenizerData& data) {
   c.vocab_size = 300;
   c.norm_gain = c.final_norm = c.tied_head = true;
   c.embedding_norm = false;
-  c.activation = Activation::swiglu;
+  c.activation = Activation::silu;
+  c.gated = true;
   c.positions = Positions::rotary;
   save_gguf(path, Model(c), Tokenizer::from_data(data), "f32");
 }

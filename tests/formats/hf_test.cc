@@ -97,7 +97,7 @@ TEST(HuggingFace, ReadsWhatConfigurationsSay) {
   EXPECT_EQ(c.rope_theta, 100);
   EXPECT_EQ(c.rope_scaling, (RopeScaling{4, 1, 4, 16, {}}));
   EXPECT_EQ(c.norm_eps, 1e-6);
-  EXPECT_TRUE(c.attention_bias && c.mlp_bias && !c.tied_head);
+  EXPECT_TRUE(c.qkv_bias && c.output_bias && c.mlp_bias && !c.tied_head);
   EXPECT_THAT(llama.end_tokens, testing::ElementsAre(256, 257));
   const ModelFacts facts = inspect_model(kGolden + "hf_gpt2_untied");
   EXPECT_EQ(facts.format, "Hugging Face gpt2");

@@ -32,11 +32,12 @@ ModelConfig small_config() {
   config.norm_gain = config.norm_bias = config.final_norm = true;
   config.norm_eps = 3e-6;
   config.embedding_norm = false;
-  config.activation = Activation::swiglu;
+  config.activation = Activation::silu;
+  config.gated = true;
   config.positions = Positions::rotary;
   config.rope_theta = 12345.678;
   config.rope_scaling = {8, 1, 4, 8192, {1, 1.5, 3}};
-  config.attention_bias = config.tied_head = true;
+  config.qkv_bias = config.output_bias = config.tied_head = true;
   return config;
 }
 
@@ -89,11 +90,12 @@ TEST(ModelFile, WritesTheDocumentedDirectory) {
   const json config = json::parse(read_all(scratch.path("m/config.json")));
   EXPECT_EQ(config.size(), 24u);
   EXPECT_EQ(config["rope_scaling"]["frequency_factors"], json({1, 1.5, 3}));
-  EXPECT_EQ(config["qkv_format"], 1);
+  EXPECT_EQ(config["qkv_format"], 2);
   EXPECT_EQ(config["model_type"], "qkv");
   EXPECT_EQ(config["n_kv_head"], 2);
   EXPECT_EQ(config["norm"], "layernorm");
-  EXPECT_EQ(config["activation"], "swiglu");
+  EXPECT_EQ(config["activation"], "silu");
+  EXPECT_EQ(config["gated"], true);
   EXPECT_EQ(config["positions"], "rotary");
   EXPECT_EQ(config["norm_eps"], 3e-6);
   EXPECT_EQ(config["rope_theta"], 12345.678);
@@ -133,7 +135,7 @@ class SavedModel : public testing::Test {
 };
 
 TEST_F(SavedModel, RefusesOtherConfigurations) {
-  EXPECT_THAT(with_config("qkv_format", 2), HasSubstr("reads version 1; found 2"));
+  EXPECT_THAT(with_config("qkv_format", 3), HasSubstr("reads versions 1 to 2; found 3"));
   EXPECT_THAT(with_config("model_type", "opt"), HasSubstr("expected qkv, gpt2 or llama; found 'opt'"));
   EXPECT_THAT(with_config("model_type", "gpt2"), HasSubstr("has no 'n_embd'"));
   EXPECT_THAT(with_config("dropout", 0.1), HasSubstr("unknown key 'dropout'"));

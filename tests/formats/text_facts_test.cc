@@ -34,7 +34,8 @@ Model small_llama() {
   c.vocab_size = 270;
   c.norm_gain = c.final_norm = c.tied_head = true;
   c.embedding_norm = false;
-  c.activation = Activation::swiglu;
+  c.activation = Activation::silu;
+  c.gated = true;
   c.positions = Positions::rotary;
   return Model(c, 3);
 }

@@ -29,7 +29,8 @@ ModelConfig small_llama() {
   ModelConfig config = smallest();
   config.vocab_size = 3;
   config.positions = Positions::rotary;
-  config.activation = Activation::swiglu;
+  config.activation = Activation::silu;
+  config.gated = true;
   config.norm = Norm::rmsnorm;
   config.norm_gain = true;
   config.final_norm = true;
@@ -44,7 +45,7 @@ ModelConfig small_gpt2() {
   config.norm = Norm::layernorm;
   config.norm_gain = config.norm_bias = config.final_norm = true;
   config.embedding_norm = false;
-  config.attention_bias = config.mlp_bias = config.tied_head = true;
+  config.qkv_bias = config.output_bias = config.mlp_bias = config.tied_head = true;
   return config;
 }
 

@@ -78,7 +78,7 @@ TEST(Trace, EachActivationFollowsFromTheOnesBefore) {
       const TraceLayer& a = trace.layers[l];
       const bool rotary = c.positions == Positions::rotary;
       EXPECT_EQ(a.rot_q.size() > 0, rotary);
-      EXPECT_EQ(a.mlp_pre_linear.size() > 0, c.activation == Activation::swiglu);
+      EXPECT_EQ(a.mlp_pre_linear.size() > 0, c.gated);
       EXPECT_EQ(a.q.shape(), (Dims{n, c.n_head, c.head_dim}));
       EXPECT_EQ(a.k.shape(), (Dims{n, c.n_kv_head, c.head_dim}));
       EXPECT_EQ(a.v.shape(), (Dims{n, c.n_kv_head, c.v_head_dim}));
@@ -115,7 +115,7 @@ TEST(Trace, EachActivationFollowsFromTheOnesBefore) {
       }
       for (std::int64_t i = 0; i < n * c.d_ff && c.activation == Activation::relu; ++i)
         EXPECT_EQ(a.mlp_post.data<float>()[i], std::max(0.0F, a.mlp_pre.data<float>()[i]));
-      for (std::int64_t i = 0; i < n * c.d_ff && c.activation == Activation::swiglu; ++i) {
+      for (std::int64_t i = 0; i < n * c.d_ff && c.gated; ++i) {
         const double gate = a.mlp_pre.data<float>()[i], up = a.mlp_pre_linear.data<float>()[i];
         EXPECT_NEAR(a.mlp_post.data<float>()[i], gate / (1 + std::exp(-gate)) * up, 1e-4);
       }

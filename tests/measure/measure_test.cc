@@ -60,7 +60,8 @@ TEST(Counts, MatrixParametersByHand) {
   c.vocab_size = 13;
   // Q 7x12, K 7x6, V 7x10, O 20x7, MLP 7x11 and 11x7, head 7x13.
   EXPECT_EQ(qkv::matrix_parameters(c), 2 * (84 + 42 + 70 + 140 + 154) + 91);
-  c.activation = qkv::Activation::swiglu;
+  c.activation = qkv::Activation::silu;
+  c.gated = true;
   EXPECT_EQ(qkv::matrix_parameters(c), 2 * (84 + 42 + 70 + 140 + 231) + 91);
   EXPECT_EQ(qkv::kv_cache_bytes(c, 10), 2 * 2 * 8 * 10 * 4);
   EXPECT_EQ(qkv::kv_cache_bytes(c, 10, qkv::DType::bf16), 2 * 2 * 8 * 10 * 2);

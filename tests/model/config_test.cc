@@ -43,7 +43,7 @@ TEST(Preset, EachNameIsThereAndAnUnknownOneListsThem) {
 std::vector<std::string> names_of(const ModelConfig& c) {
   std::vector<std::string> names;
   for (const ParameterInfo& info : parameter_infos(c)) {
-    names.push_back(info.name + to_string(info.shape) + (info.decays ? "" : "*"));
+    names.push_back(info.name + to_string(info.shape) + (info.decays() ? "" : "*"));
   }
   return names;
 }
@@ -57,7 +57,7 @@ TEST(Parameters, NamesShapesAndOrder) {
   c = test::tiny_llama();
   c.n_layer = 1;
   c.v_head_dim = 3;
-  c.attention_bias = c.mlp_bias = c.embedding_norm = true;
+  c.qkv_bias = c.output_bias = c.mlp_bias = c.embedding_norm = true;
   c.norm = Norm::layernorm;
   c.norm_bias = true;
   EXPECT_THAT(names_of(c), ElementsAre("token_embedding[19, 16]", "embedding_norm.gain[16]*",
@@ -158,13 +158,13 @@ TEST(Model, ParametersComeFromTheSeed) {
       if (info.name.ends_with(".gain")) {
         ASSERT_EQ(x.data()[i], 1.0f);
       }
-      if (!info.decays && !info.name.ends_with(".gain")) {
+      if (!info.decays() && !info.name.ends_with(".gain")) {
         ASSERT_EQ(x.data()[i], 0.0f);
       }
     }
-    EXPECT_EQ(differs, info.decays) << info.name;
+    EXPECT_EQ(differs, info.decays()) << info.name;
     const bool residual = info.name.ends_with(".wo") || info.name.ends_with(".w_down");
-    if (!info.decays) continue;
+    if (!info.decays()) continue;
     // 2 layers: residual projections are half as large
     EXPECT_NEAR(std::sqrt(squares / static_cast<double>(x.size())), residual ? 0.01 : 0.02, residual ? 0.002 : 0.004);
   }

@@ -72,7 +72,7 @@ TEST(ModelGradient, ElementByElement) {
   c.d_ff = 5;
   c.vocab_size = 7;
   c.norm = Norm::layernorm;
-  c.norm_bias = c.attention_bias = c.mlp_bias = c.embedding_norm = true;
+  c.norm_bias = c.qkv_bias = c.output_bias = c.mlp_bias = c.embedding_norm = true;
   const test::Tokens tokens = test::drawn_tokens(c, 2, 5, 3);
   Model model(c, 3, DType::f64);
   test::disturb<double>(model, 0.3, 4);

@@ -140,8 +140,8 @@ TEST(Norm, GainGradientSumsOverAllRowsOfARank3Input) {
 
 TEST(Activation, GradientsAreCentralDifferences) {
   const std::int64_t rows = 3, d_ff = 23;
-  for (const Activation kind : {Activation::relu, Activation::relu2, Activation::gelu, Activation::swiglu}) {
-    const std::int64_t size = rows * d_ff, width = kind == Activation::swiglu ? 2 * size : size;
+  for (const Activation kind : {Activation::relu, Activation::relu2, Activation::gelu, Activation::silu}) {
+    const std::int64_t size = rows * d_ff, width = kind == Activation::silu ? 2 * size : size;
     Doubles up = normals(width, 2), da = normals(size, 3), a(size), dup(width);
     const auto loss = [&] {
       activation_forward<double>(kind, rows, d_ff, up.data(), a.data());
@@ -156,7 +156,7 @@ TEST(Activation, HandWorkedValues) {
   const auto value = [](Activation kind, double u, double gate = 0) {
     const double both[] = {gate, u};
     double a = 0;
-    activation_forward<double>(kind, 1, 1, kind == Activation::swiglu ? both : &u, &a);
+    activation_forward<double>(kind, 1, 1, kind == Activation::silu ? both : &u, &a);
     return a;
   };
   EXPECT_EQ(value(Activation::relu, -2), 0);
@@ -167,8 +167,8 @@ TEST(Activation, HandWorkedValues) {
   for (const double u : {-3.0, -0.5, 1.0, 2.0, 30.0, -30.0})
     EXPECT_NEAR(value(Activation::gelu, u),
                 0.5 * u * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (u + 0.044715 * u * u * u))), 1e-14);
-  EXPECT_EQ(value(Activation::swiglu, 3, 0), 0);
-  EXPECT_NEAR(value(Activation::swiglu, 3, 1), 3 / (1 + std::exp(-1.0)), 1e-15);
+  EXPECT_EQ(value(Activation::silu, 3, 0), 0);
+  EXPECT_NEAR(value(Activation::silu, 3, 1), 3 / (1 + std::exp(-1.0)), 1e-15);
   EXPECT_TRUE(std::isnan(value(Activation::relu, std::numeric_limits<double>::quiet_NaN())));
 }
 

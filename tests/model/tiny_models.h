@@ -27,7 +27,7 @@ inline ModelConfig tiny_gpt2() {
   c.norm_gain = c.norm_bias = c.final_norm = true;
   c.embedding_norm = false;
   c.activation = Activation::gelu;
-  c.attention_bias = c.mlp_bias = c.tied_head = true;
+  c.qkv_bias = c.output_bias = c.mlp_bias = c.tied_head = true;
   return c.resolved();
 }
 
@@ -37,7 +37,8 @@ inline ModelConfig tiny_llama() {
   c.d_ff = 24;
   c.norm_gain = c.final_norm = true;
   c.embedding_norm = false;
-  c.activation = Activation::swiglu;
+  c.activation = Activation::silu;
+  c.gated = true;
   c.positions = Positions::rotary;
   c.tied_head = true;
   return c.resolved();
@@ -75,7 +76,7 @@ inline ModelConfig drawn_config(std::uint64_t seed) {
   c.activation = static_cast<Activation>(pick(4));
   c.positions = pick(2) ? Positions::rotary : Positions::learned;
   c.rope_theta = pick(2) ? 10000 : 50;
-  c.attention_bias = pick(2);
+  c.qkv_bias = c.output_bias = pick(2);
   c.mlp_bias = pick(2);
   c.tied_head = pick(2);
   return c.resolved();

@@ -38,7 +38,7 @@ TEST(AdamW, GivesTheNumbersWorkedByHand) {
   bool seen[2] = {};
   const auto expect_all = [&](double decayed, double plain) {
     for (std::size_t p = 0; p < model.parameters().size(); ++p) {
-      const bool decays = model.infos()[p].decays;
+      const bool decays = model.infos()[p].decays();
       seen[decays] = true;
       for (std::int64_t i = 0; i < model.parameters()[p].size(); ++i) {
         ASSERT_NEAR(model.parameters()[p].data<double>()[i], decays ? decayed : plain, 1e-14) << model.infos()[p].name;

@@ -21,7 +21,7 @@ using testing::ThrowsMessage;
 
 std::vector<std::string> all_targets(const ModelConfig& config) {
   std::vector<std::string> targets{"wq", "wk", "wv", "wo", "w_up", "w_down"};
-  if (config.activation == Activation::swiglu) targets.push_back("w_gate");
+  if (config.gated) targets.push_back("w_gate");
   return targets;
 }
 

@@ -80,9 +80,9 @@ Matrix matrix_of(const Tensor& tensor) {
 template <class T>
 void expect_the_formula(double tolerance) {
   const DType dtype = dtype_of<T>;
-  const std::vector<ParameterInfo> infos{{"layers.0.wq", Dims{24, 24}, true},
-                                         {"layers.0.w_up", Dims{24, 70}, true},
-                                         {"layers.0.w_down", Dims{70, 24}, false}};
+  const std::vector<ParameterInfo> infos{{"layers.0.wq", Dims{24, 24}, ParameterRole::wq, 0},
+                                         {"layers.0.w_up", Dims{24, 70}, ParameterRole::w_up, 0},
+                                         {"layers.0.w_down", Dims{70, 24}, ParameterRole::w_down, 0}};
   std::vector<Tensor> parameters, first, second;
   for (const ParameterInfo& info : infos)
     for (std::vector<Tensor>* tensors : {&parameters, &first, &second}) tensors->emplace_back(info.shape, dtype);
@@ -102,7 +102,7 @@ void expect_the_formula(double tolerance) {
     const Matrix g1 = matrix_of<T>(first[p]), g2 = times(0.5, matrix_of<T>(second[p]));
     Matrix w = matrix_of<T>(start[p]);
     const auto step = [&](double rate, const Matrix& u) {
-      const double keep = infos[p].decays ? 1 - rate * 0.5 : 1;
+      const double keep = infos[p].decays() ? 1 - rate * 0.5 : 1;
       w = sum(times(keep, w), -rate * 0.2 * std::sqrt(side), orthogonalised(u));
     };
     step(0.01, sum(g1, 0.9, g1));
@@ -121,7 +121,7 @@ TEST(Muon, FollowsItsFormulaInF32) { expect_the_formula<float>(2e-5); }
 
 // The change of a matrix has singular values around 1 times its factor: rows of the change are nearly orthogonal.
 TEST(Muon, MakesChangesOfNearlyEqualSingularValues) {
-  const std::vector<ParameterInfo> infos{{"w", Dims{8, 64}, true}};
+  const std::vector<ParameterInfo> infos{{"w", Dims{8, 64}, ParameterRole::wq, 0}};
   std::vector<Tensor> parameters, gradients;
   parameters.emplace_back(infos[0].shape, DType::f64);
   gradients.emplace_back(infos[0].shape, DType::f64);
