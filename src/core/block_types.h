@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 
@@ -35,5 +36,13 @@ void dequantise_row(BlockType type, const std::byte* from, std::int64_t elements
 // from [elements], which must be finite -> to [row_bytes(type, elements)], at any address. The types that are writable
 // alone. Bit for bit what the Python package `gguf` makes of the same numbers.
 void quantise_row(BlockType type, const float* from, std::int64_t elements, std::byte* to) noexcept;
+
+// Columns of a matrix W as rows of blocks of one type, which `read` writes for columns first ... first + count - 1, one
+// after the other; it may be called from several threads at once.
+struct BlockColumns {
+  BlockType type;
+  std::int64_t columns;
+  std::function<void(std::int64_t first, std::int64_t count, std::byte* to)> read;
+};
 
 }  // namespace qkv

@@ -182,59 +182,101 @@ void norm_parameter_sums(int64_t rows, int64_t d, int64_t first, int64_t count, 
 constexpr float kGeluSlope = 1.5957691216057308f;  // 2 sqrt(2 / pi)
 constexpr float kGeluCubic = 0.044715f;
 
-template <class S>
-void activation_forward(RowActivation kind, int64_t size, const S* gate, const S* up, S* a) noexcept {
+// erf, to 1.5e-7 (Abramowitz and Stegun, 7.1.26).
+QKV_ROW float error_function(float x) {
+  const float size = x < 0.0f ? -x : x, t = 1.0f / (1.0f + 0.3275911f * size);
+  const float sum =
+      t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+  const float y = 1.0f - sum * exponential(-(size * size));
+  return x < 0.0f ? -y : y;
+}
+
+// f(u) and its derivative, of each kind.
+struct Relu {
+  QKV_ROW float value(float u) { return u < 0.0f ? 0.0f : u; }
+  QKV_ROW float slope(float u) { return u > 0.0f ? 1.0f : 0.0f; }
+};
+struct Relu2 {
+  QKV_ROW float value(float u) {
+    const float r = u < 0.0f ? 0.0f : u;
+    return r * r;
+  }
+  QKV_ROW float slope(float u) { return u > 0.0f ? 2.0f * u : 0.0f; }
+};
+struct Gelu {
+  QKV_ROW float value(float u) { return u * sigmoid(kGeluSlope * (u + kGeluCubic * u * u * u)); }
+  QKV_ROW float slope(float u) {
+    const float s = sigmoid(kGeluSlope * (u + kGeluCubic * u * u * u));
+    return s + u * s * (1.0f - s) * kGeluSlope * (1.0f + 3.0f * kGeluCubic * u * u);
+  }
+};
+struct GeluErf {
+  QKV_ROW float value(float u) { return u * (0.5f * (1.0f + error_function(u * 0.70710678f))); }
+  QKV_ROW float slope(float u) {
+    return 0.5f * (1.0f + error_function(u * 0.70710678f)) + u * (0.39894228f * exponential(-0.5f * (u * u)));
+  }
+};
+struct Silu {
+  QKV_ROW float value(float u) { return u * sigmoid(u); }
+  QKV_ROW float slope(float u) {
+    const float s = sigmoid(u);
+    return s * (1.0f + u * (1.0f - s));
+  }
+};
+
+// Calls f with the functions of a kind.
+template <class F>
+QKV_ROW void with_activation(RowActivation kind, const F& f) {
   switch (kind) {
     case RowActivation::relu:
-      return each(size, [=](int64_t i) {
-        const float u = widened(up[i]);
-        put(a[i], u < 0.0f ? 0.0f : u);
-      });
+      return f(Relu{});
     case RowActivation::relu2:
-      return each(size, [=](int64_t i) {
-        const float u = widened(up[i]), r = u < 0.0f ? 0.0f : u;
-        put(a[i], r * r);
-      });
+      return f(Relu2{});
     case RowActivation::gelu:
-      return each(size, [=](int64_t i) {
-        const float u = widened(up[i]);
-        put(a[i], u * sigmoid(kGeluSlope * (u + kGeluCubic * u * u * u)));
-      });
-    case RowActivation::swiglu:
-      return each(size, [=](int64_t i) {
-        const float g = widened(gate[i]);
-        put(a[i], g * sigmoid(g) * widened(up[i]));
-      });
+      return f(Gelu{});
+    case RowActivation::silu:
+      return f(Silu{});
+    case RowActivation::gelu_erf:
+      return f(GeluErf{});
   }
+}
+
+template <class S>
+void activation_forward(RowActivation kind, int64_t size, const S* gate, const S* up, S* a) noexcept {
+  with_activation(kind, [=](auto f) {
+    if (gate) return each(size, [=](int64_t i) { put(a[i], f.value(widened(gate[i])) * widened(up[i])); });
+    each(size, [=](int64_t i) { put(a[i], f.value(widened(up[i]))); });
+  });
 }
 
 template <class S>
 void activation_backward(RowActivation kind, int64_t size, const S* gate, const S* up, const S* da, S* dgate,
                          S* dup) noexcept {
-  switch (kind) {
-    case RowActivation::relu:
+  if (kind == RowActivation::silu && gate)  // one sigmoid for both
+    return each(size, [=](int64_t i) {
+      const float g = widened(gate[i]), u = widened(up[i]), d = widened(da[i]), s = sigmoid(g);
+      put(dgate[i], d * u * s * (1.0f + g * (1.0f - s)));
+      put(dup[i], d * g * s);
+    });
+  if (kind == RowActivation::relu && !gate)  // a gradient that is not finite stays out where u <= 0
+    return each(size, [=](int64_t i) {
+      const float slope = widened(da[i]);
+      put(dup[i], widened(up[i]) > 0.0f ? slope : 0.0f);
+    });
+  if (kind == RowActivation::relu2 && !gate)
+    return each(size, [=](int64_t i) {
+      const float u = widened(up[i]), slope = 2.0f * u * widened(da[i]);
+      put(dup[i], u > 0.0f ? slope : 0.0f);
+    });
+  with_activation(kind, [=](auto f) {
+    if (gate)
       return each(size, [=](int64_t i) {
-        const float slope = widened(da[i]);
-        put(dup[i], widened(up[i]) > 0.0f ? slope : 0.0f);
+        const float g = widened(gate[i]), u = widened(up[i]), d = widened(da[i]);
+        put(dgate[i], d * u * f.slope(g));
+        put(dup[i], d * f.value(g));
       });
-    case RowActivation::relu2:
-      return each(size, [=](int64_t i) {
-        const float u = widened(up[i]), slope = 2.0f * u * widened(da[i]);
-        put(dup[i], u > 0.0f ? slope : 0.0f);
-      });
-    case RowActivation::gelu:
-      return each(size, [=](int64_t i) {
-        const float u = widened(up[i]), s = sigmoid(kGeluSlope * (u + kGeluCubic * u * u * u));
-        const float slope = s + u * s * (1.0f - s) * kGeluSlope * (1.0f + 3.0f * kGeluCubic * u * u);
-        put(dup[i], widened(da[i]) * slope);
-      });
-    case RowActivation::swiglu:
-      return each(size, [=](int64_t i) {
-        const float g = widened(gate[i]), u = widened(up[i]), d = widened(da[i]), s = sigmoid(g);
-        put(dgate[i], d * u * s * (1.0f + g * (1.0f - s)));
-        put(dup[i], d * g * s);
-      });
-  }
+    each(size, [=](int64_t i) { put(dup[i], widened(da[i]) * f.slope(widened(up[i]))); });
+  });
 }
 
 // --- loss

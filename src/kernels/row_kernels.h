@@ -19,7 +19,7 @@
 namespace qkv {
 
 enum class RowNorm : std::uint8_t { rmsnorm, layernorm };
-enum class RowActivation : std::uint8_t { relu, relu2, gelu, swiglu };
+enum class RowActivation : std::uint8_t { relu, relu2, gelu, silu, gelu_erf };
 
 // The settings of core/dropout.h as kernels take them: a number below threshold is dropped.
 struct DropoutKey {
@@ -59,10 +59,11 @@ struct StoredRowKernels {
   // sums[j] += x[i * ldx + j] over rows in order, j < count. x [rows, ldx], from its first column of the range on.
   void (*row_sums)(std::int64_t rows, std::int64_t count, const S* x, std::int64_t ldx, float* sums) noexcept;
 
-  // gate [size] (swiglu only, else null), up [size] -> a [size]
-  //   relu max(u, 0)   relu2 max(u, 0)^2   gelu u * sigmoid(1.5957691 (u + 0.044715 u^3))   swiglu g * sigmoid(g) * u
+  // up [size], gate [size] or null -> a [size]: f(up), or f(gate) * up
+  //   relu max(u, 0)   relu2 max(u, 0)^2   gelu u * sigmoid(1.5957691 (u + 0.044715 u^3))   silu u * sigmoid(u)
+  //   gelu_erf u/2 (1 + erf(u / sqrt(2)))
   void (*activation_forward)(RowActivation kind, std::int64_t size, const S* gate, const S* up, S* a) noexcept;
-  // gate, up, da [size] -> dgate [size] (swiglu only, else null), dup [size]. For relu, up may be the result a.
+  // gate (or null), up, da [size] -> dgate (or null), dup [size]. For relu without a gate, up may be the result a.
   void (*activation_backward)(RowActivation kind, std::int64_t size, const S* gate, const S* up, const S* da, S* dgate,
                               S* dup) noexcept;
 

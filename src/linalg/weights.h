@@ -28,14 +28,6 @@ struct MatrixPart {
   std::int64_t columns;
 };
 
-// The same from a file: columns of W as rows of blocks of one type, which `read` writes for columns first ... first +
-// count - 1, one after the other; it may be called from several threads at once.
-struct BlockColumns {
-  BlockType type;
-  std::int64_t columns;
-  std::function<void(std::int64_t first, std::int64_t count, std::byte* to)> read;
-};
-
 class Weights {
  public:
   Weights();

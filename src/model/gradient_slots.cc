@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/gradient_slots.h"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 
+#include "core/parallel.h"
 #include "qkv/model.h"
 
 namespace qkv {
@@ -40,39 +42,40 @@ std::string text_of(const LaneRange& lanes) {
   return "lanes " + std::to_string(lanes.first) + " to " + std::to_string(lanes.first + lanes.count - 1);
 }
 
-template <class T>
-ModelParameters<T*> roles_of(const ModelConfig& config, std::vector<Tensor>& tensors, Tensor& tied_head) {
-  ModelParameters<T*> roles;
-  std::size_t i = 0;
-  visit_parameters(config, roles, [&](const std::string&, const Dims&, bool, T*& slot) {
-    slot = i < tensors.size() ? static_cast<T*>(tensors[i].raw()) : nullptr;
-    ++i;
-  });
-  if (config.tied_head) roles.head = static_cast<T*>(tied_head.raw());
-  return roles;
-}
-
 }  // namespace
 
-template <class T>
-GradientSlots<T> take_slots(GradientSum::Impl& sum, std::int64_t count) {
-  GradientSlots<T> slots;
-  slots.losses = &sum.losses;
+SlotPointers GradientSlots::of(int number) const {
+  SlotPointers pointers{};
+  for (std::size_t slot = 0; number >= 0 && slot < pointers.size(); ++slot) {
+    std::vector<Tensor>& tensors = sum->tensors[slot];
+    if (!tensors.empty()) pointers[slot] = tensors[static_cast<std::size_t>(number)].raw();
+  }
+  return pointers;
+}
+
+SlotPointers GradientSlots::tied_head() const {
+  SlotPointers pointers{};
+  for (std::size_t slot = 0; slot < pointers.size(); ++slot) pointers[slot] = sum->tied_head[slot].raw();
+  return pointers;
+}
+
+std::array<std::vector<std::int32_t>*, kSumSlots> GradientSlots::touched() const {
+  std::array<std::vector<std::int32_t>*, kSumSlots> lists{};
+  for (std::size_t slot = 0; slot < lists.size(); ++slot) lists[slot] = &sum->touched[slot];
+  return lists;
+}
+
+GradientSlots take_slots(GradientSum::Impl& sum, std::int64_t count) {
+  GradientSlots slots;
   const int before = sum.lanes.slots_in_use();
   slots.steps = sum.lanes.take(count);
+  slots.sum = &sum;
   const bool across_passes = before > 1 || sum.lanes.slots_in_use() > 1;
   int most = 0;
   for (const SumStep& step : slots.steps) most = std::max(most, step.to);
   for (int slot = 0; slot <= most; ++slot) allocate(sum, static_cast<std::size_t>(slot), slot == 0 || across_passes);
-  for (std::size_t slot = 0; slot < kSumSlots; ++slot) {
-    slots.roles[slot] = roles_of<T>(sum.config, sum.tensors[slot], sum.tied_head[slot]);
-    slots.touched[slot] = &sum.touched[slot];
-  }
   return slots;
 }
-
-template GradientSlots<float> take_slots(GradientSum::Impl&, std::int64_t);
-template GradientSlots<double> take_slots(GradientSum::Impl&, std::int64_t);
 
 GradientSum::GradientSum(const Model& model) : GradientSum(model, std::vector<bool>(model.infos().size(), true)) {}
 

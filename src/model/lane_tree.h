@@ -6,19 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "device/sum_steps.h"
 #include "qkv/gradient_sum.h"
 
 namespace qkv {
-
-inline constexpr int kSumSlots = 4;  // partial sums that exist at once
-
-// One action on partial sums, which live in slots.
-struct SumStep {
-  int to;                 // slot
-  int from;               // slot that is added to `to` and is then free; -1: the leaf of `sequence` goes to `to`
-  bool fresh;             // a leaf: overwrites what stands in `to`, instead of being added to it
-  std::int64_t sequence;  // of a leaf: its number in the call of take()
-};
 
 class LaneTree {
  public:

@@ -27,14 +27,9 @@ struct LayerTrace {
   void pass(TraceSite site, const View& values) const {
     if (wants(site)) sink->visit({site, layer, values, values});
   }
-  // data [batch, ctx, stride], of which each token's first `width` elements are seen
-  template <class T>
-  View rows(T* data, std::int64_t width, std::int64_t stride) const {
-    return {data, dtype_of<T>, Dims{batch, ctx, width}, Dims{ctx * stride, stride, 1}};
-  }
-  template <class T>
-  View rows(T* data, std::int64_t width) const {
-    return rows(data, width, width);
+  // x [rows, width], row strides allowed, as [batch, ctx, width]
+  View by_token(const View& x) const {
+    return {x.data, x.dtype, Dims{batch, ctx, x.shape[1]}, Dims{ctx * x.strides[0], x.strides[0], 1}};
   }
 };
 

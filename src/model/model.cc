@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public face of models: checks, then Network.
+// The public face of models: checks, then the decoder.
 #include "qkv/model.h"
 
 #include <stdexcept>
-#include <variant>
 
-#include "linalg/weights.h"
-#include "model/network.h"
+#include "model/decoder.h"
 #include "model/parameters.h"
 
 namespace qkv {
@@ -60,132 +58,82 @@ void accumulate(const Tensor& from, Tensor& to) {
 
 }  // namespace
 
+struct Model::Impl {
+  ModelConfig config;
+  ParameterTable table;
+  std::vector<Tensor> parameters;
+  std::vector<Tensor> vectors;  // of a model that only reads, in the flat order: what is no matrix, else empty tensors
+  ParameterViews values;        // of parameters, or of vectors
+  std::shared_ptr<Device> device;
+  std::unique_ptr<Decoder> decoder;
+  bool reads_only = false, recompute = false;
+  ModelProfile* profile = nullptr;
+  ModelDropout dropout;
+
+  Impl(const ModelConfig& wanted, std::shared_ptr<Device> on) : config(wanted.resolved()), device(std::move(on)) {
+    parameter_count(config);  // throws if it cannot be counted
+    table = ParameterTable(config);
+  }
+  DType dtype() const { return device->stream_type(); }
+
+  void bind(const std::vector<Tensor>& tensors) {
+    values.clear();
+    for (const Tensor& tensor : tensors) values.push_back(tensor.raw() ? tensor.view() : ConstView{});
+  }
+  void use_operands(DType operands) {
+    decoder = std::make_unique<Decoder>(config, table, *device, operands);
+    decoder->set_recompute(recompute);
+    decoder->set_profile(profile);
+    decoder->set_dropout(dropout);
+  }
+  // The decoder, which sees every change of parameters where products are not prepared for speed.
+  Decoder& ready() {
+    if (dtype() == DType::f64) decoder->forget_parameters();
+    return *decoder;
+  }
+};
+
 namespace {
 
-// What the passes below do not do yet.
-void check_supported(const ModelConfig& c) {
-  if (!c.layers.empty() || c.window_left != -1 || c.attention_scale != 0 || c.softcap != 0 || c.alibi || c.sinks ||
-      c.qk_norm != QkNorm::none || c.qkv_bias != c.output_bias || c.rope_share != 1 || c.norm_gain_offset ||
-      c.norm_place != NormPlace::before || c.residual != Residual::sequential || c.residual_scale != 1 ||
-      c.embedding_scale != 1 || c.logit_scale != 1 || c.logit_softcap != 0 || c.rope_scaling.attention_factor != 1 ||
-      c.positions == Positions::none || c.gated != (c.activation == Activation::silu) ||
-      c.activation == Activation::gelu_erf)
-    refuse("the configuration has settings that models cannot compute with");
+std::shared_ptr<Device> device_of(DType dtype) {
+  if (dtype != DType::f32 && dtype != DType::f64)
+    refuse("dtype expected f32 or f64; found " + std::string(dtype_name(dtype)));
+  return find_device(dtype == DType::f64 ? "reference" : "cpu");
 }
 
 }  // namespace
 
-struct Model::Impl {
-  ModelConfig config;
-  DType dtype;
-  std::vector<ParameterInfo> infos;
-  std::vector<Tensor> parameters;
-  bool reads_only = false;
-  std::vector<Tensor> vectors;  // of a model that only reads, in the flat order: what is no matrix, else empty tensors
-  std::variant<Network<float, float>, Network<float, bf16>, Network<double, double>> network{
-      Network<float, float>{ModelConfig{}}};
-  bool recompute = false;
-  ModelProfile* profile = nullptr;
-  ModelDropout dropout;
-
-  // Calls f(network, parameters by role) with the element type at hand.
-  template <class F>
-  auto visit(const F& f) {
-    return std::visit(
-        [&]<class T, class S>(Network<T, S>& net) {
-          if constexpr (std::is_same_v<T, double>) net.forget_parameters();
-          if (reads_only) return f(net, vectors_by_role<const T>());
-          const std::vector<Tensor>& values = parameters;
-          return f(net, by_role<const T>(config, values, "model"));
-        },
-        network);
-  }
-
-  template <class T>
-  ModelParameters<T*> vectors_by_role() const {
-    ModelParameters<T*> roles;
-    std::size_t i = 0;
-    visit_parameters(config, roles, [&](const std::string&, const Dims&, bool, T*& slot) {
-      slot = static_cast<T*>(vectors[i++].raw());
-    });
-    return roles;
-  }
-
-  // The matrices of `source` in the network at hand, the rest in `vectors`.
-  void keep_stored(const StoredParameters& source, bool keep_blocks) {
-    for (std::size_t i = 0; i < infos.size(); ++i) {
-      Tensor& tensor = vectors.emplace_back();
-      if (infos[i].decays() && infos[i].role != ParameterRole::position_embedding) continue;
-      tensor = Tensor(infos[i].shape);
-      source.read(i, tensor.view());
-    }
-    std::visit(
-        [&]<class T, class S>(Network<T, S>& net) {
-          if constexpr (std::is_same_v<T, float>) net.keep_stored(source, keep_blocks);
-        },
-        network);
-  }
-
-  template <class N>
-  void use_network() {
-    network.emplace<N>(config);
-    std::visit(
-        [&](auto& net) {
-          net.set_recompute(recompute);
-          net.set_profile(profile);
-          net.set_dropout(dropout);
-        },
-        network);
-  }
-};
-
-Model::Model(const ModelConfig& config, std::uint64_t seed, DType dtype) : impl_(std::make_unique<Impl>()) {
-  if (dtype != DType::f32 && dtype != DType::f64)
-    refuse("dtype expected f32 or f64; found " + std::string(dtype_name(dtype)));
-  impl_->config = config.resolved();
-  impl_->dtype = dtype;
-  impl_->infos = parameter_infos(impl_->config);
-  check_supported(impl_->config);
-  parameter_count(impl_->config);  // throws if it cannot be counted
+Model::Model(const ModelConfig& config, std::uint64_t seed, DType dtype)
+    : impl_(std::make_unique<Impl>(config, device_of(dtype))) {
   impl_->parameters = initial_parameters(impl_->config, seed, dtype);
-  if (dtype == DType::f64)
-    impl_->use_network<Network<double, double>>();
-  else
-    impl_->use_network<Network<float, float>>();
+  impl_->bind(impl_->parameters);
+  impl_->use_operands(dtype);
 }
 
-Model::Model(const ModelConfig& config, std::vector<Tensor> parameters) : impl_(std::make_unique<Impl>()) {
-  impl_->config = config.resolved();
-  impl_->infos = parameter_infos(impl_->config);
-  check_supported(impl_->config);
-  impl_->dtype = parameters.empty() ? DType::f32 : parameters[0].dtype();
+Model::Model(const ModelConfig& config, std::vector<Tensor> parameters)
+    : impl_(std::make_unique<Impl>(config, device_of(parameters.empty() ? DType::f32 : parameters[0].dtype()))) {
   impl_->parameters = std::move(parameters);
-  const std::vector<Tensor>& values = impl_->parameters;
-  if (impl_->dtype == DType::f64) {
-    by_role<const double>(impl_->config, values, "model");  // throws unless they fit
-    impl_->use_network<Network<double, double>>();
-  } else {
-    by_role<const float>(impl_->config, values, "model");
-    impl_->use_network<Network<float, float>>();
-  }
+  check_tensors(infos(), impl_->parameters, dtype(), "model");
+  impl_->bind(impl_->parameters);
+  impl_->use_operands(dtype());
 }
 
 Model::Model(const ModelConfig& config, const StoredParameters& source, WeightType type)
-    : impl_(std::make_unique<Impl>()) {
+    : impl_(std::make_unique<Impl>(config, device_of(DType::f32))) {
   Impl& m = *impl_;
-  m.config = config.resolved();
-  m.infos = parameter_infos(m.config);
-  check_supported(m.config);
-  m.dtype = DType::f32;
   m.reads_only = true;
   bool all_bf16 = fast_bf16();
-  for (std::size_t i = 0; i < m.infos.size(); ++i)
-    all_bf16 = all_bf16 && (m.infos[i].shape.rank() == 1 || source.stored_type(i) == StoredType::bf16);
-  if (type == WeightType::bf16 || (type == WeightType::automatic && all_bf16))
-    m.use_network<Network<float, bf16>>();
-  else
-    m.use_network<Network<float, float>>();
-  m.keep_stored(source, type == WeightType::automatic);
+  for (std::size_t i = 0; i < infos().size(); ++i)
+    all_bf16 = all_bf16 && (infos()[i].shape.rank() == 1 || source.stored_type(i) == StoredType::bf16);
+  m.use_operands(type == WeightType::bf16 || (type == WeightType::automatic && all_bf16) ? DType::bf16 : DType::f32);
+  for (std::size_t i = 0; i < infos().size(); ++i) {
+    Tensor& tensor = m.vectors.emplace_back();
+    if (infos()[i].decays() && infos()[i].role != ParameterRole::position_embedding) continue;
+    tensor = Tensor(infos()[i].shape);
+    source.read(i, tensor.view());
+  }
+  m.bind(m.vectors);
+  m.decoder->keep_stored(m.values, source, type == WeightType::automatic);
 }
 
 Model::~Model() = default;
@@ -193,11 +141,11 @@ Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
 const ModelConfig& Model::config() const noexcept { return impl_->config; }
-DType Model::dtype() const noexcept { return impl_->dtype; }
-const std::vector<ParameterInfo>& Model::infos() const noexcept { return impl_->infos; }
+DType Model::dtype() const noexcept { return impl_->dtype(); }
+const std::vector<ParameterInfo>& Model::infos() const noexcept { return impl_->table.infos(); }
 std::vector<Tensor>& Model::parameters() {
   if (reads_only()) refuse("a model made for reading alone has no parameters");
-  std::visit([](auto& net) { net.forget_parameters(); }, impl_->network);
+  impl_->decoder->forget_parameters();
   return impl_->parameters;
 }
 const std::vector<Tensor>& Model::parameters() const {
@@ -208,52 +156,47 @@ const std::vector<Tensor>& Model::parameters() const {
 std::vector<Tensor> Model::zeros_like_parameters() const {
   if (reads_only()) refuse("a model made for reading alone has no gradients");
   std::vector<Tensor> zeros;
-  for (const ParameterInfo& info : impl_->infos) zeros.emplace_back(info.shape, impl_->dtype);
+  for (const ParameterInfo& info : infos()) zeros.emplace_back(info.shape, dtype());
   return zeros;
 }
 
-DType Model::operands() const noexcept {
-  return std::visit([]<class T, class S>(const Network<T, S>&) { return dtype_of<S>; }, impl_->network);
-}
+DType Model::operands() const noexcept { return impl_->decoder->operand(); }
 
 void Model::set_operands(DType operands) {
   if (operands == this->operands()) return;
   if (reads_only()) refuse("a model made for reading alone keeps its operands");
-  if (dtype() != DType::f32 || (operands != DType::f32 && operands != DType::bf16))
+  if (!impl_->device->has_operands(operands))
     refuse("operands expected " + std::string(dtype() == DType::f32 ? "f32 or bf16" : "f64 for an f64 model") +
            "; found " + std::string(dtype_name(operands)));
-  if (operands == DType::bf16)
-    impl_->use_network<Network<float, bf16>>();
-  else
-    impl_->use_network<Network<float, float>>();
+  impl_->use_operands(operands);
 }
 
 void Model::set_recompute(bool recompute) {
   impl_->recompute = recompute;
-  std::visit([&](auto& net) { net.set_recompute(recompute); }, impl_->network);
+  impl_->decoder->set_recompute(recompute);
 }
 
 void Model::set_profile(ModelProfile* profile) {
   impl_->profile = profile;
-  std::visit([&](auto& net) { net.set_profile(profile); }, impl_->network);
+  impl_->decoder->set_profile(profile);
 }
 
 void Model::set_dropout(const ModelDropout& dropout) {
   if (!(dropout.p >= 0 && dropout.p < 1))
     refuse("dropout expected p from 0 to below 1; found " + std::to_string(dropout.p));
   impl_->dropout = dropout;
-  std::visit([&](auto& net) { net.set_dropout(dropout); }, impl_->network);
+  impl_->decoder->set_dropout(dropout);
 }
 
-bool fast_bf16() { return has_fast_bf16_products(); }
+bool fast_bf16() { return find_device("cpu")->fast_operands(DType::bf16); }
 
 Tensor Model::logits(const Batch& batch, TraceSink* sink) {
   check(config(), batch, false);
   Tensor logits({batch.batch, batch.ctx, config().vocab_size}, dtype());
   if (logits.size() == 0) return logits;
-  impl_->visit([&]<class T, class S>(Network<T, S>& net, const ModelParameters<const T*>& p) {
-    net.logits(p, {batch.batch, batch.ctx, batch.lengths}, batch.tokens, logits.data<T>(), sink);
-  });
+  const View rows{logits.raw(), dtype(), Dims{batch.batch * batch.ctx, config().vocab_size},
+                  Dims{config().vocab_size, 1}};
+  impl_->ready().logits(impl_->values, {batch.batch, batch.ctx, batch.lengths}, batch.tokens, rows, sink);
   return logits;
 }
 
@@ -272,24 +215,20 @@ Tensor Model::unembed(const ConstView& stream) {
   Tensor logits(shape, dtype());
   if (logits.size() == 0) return logits;
   if (!stream) refuse("the stream expected elements; found a view without data");
-  impl_->visit([&]<class T, class S>(Network<T, S>& net, const ModelParameters<const T*>& p) {
-    net.unembed(p, element_count(stream.shape) / d, static_cast<const T*>(stream.data), logits.data<T>());
-  });
+  const std::int64_t rows = element_count(stream.shape) / d, vocab = config().vocab_size;
+  const View x{const_cast<void*>(stream.data), stream.dtype, Dims{rows, d}, Dims{d, 1}};
+  impl_->ready().unembed(impl_->values, x, {logits.raw(), dtype(), Dims{rows, vocab}, Dims{vocab, 1}});
   return logits;
 }
 
 Loss Model::loss(const Batch& batch) {
   check(config(), batch, true);
-  return impl_->visit([&]<class T, class S>(Network<T, S>& net, const ModelParameters<const T*>& p) {
-    return net.loss(p, batch, T{1}, nullptr);
-  });
+  return impl_->ready().loss(impl_->values, batch, 1, nullptr);
 }
 
 bool Model::reads_only() const noexcept { return impl_->reads_only; }
 
-std::size_t Model::weight_bytes() const noexcept {
-  return std::visit([](const auto& net) { return net.weight_bytes(); }, impl_->network);
-}
+std::size_t Model::weight_bytes() const noexcept { return impl_->decoder->weight_bytes(); }
 
 Loss Model::loss_and_gradients(const Batch& batch, double scale, GradientSum& sum) {
   if (reads_only()) refuse("a model made for reading alone has no gradients");
@@ -299,17 +238,12 @@ Loss Model::loss_and_gradients(const Batch& batch, double scale, GradientSum& su
   if (batch.batch > sum.impl_->lanes.missing())
     refuse("the step expected " + std::to_string(sum.impl_->lanes.missing()) + " more sequences; found " +
            std::to_string(batch.batch));
-  return impl_->visit([&]<class T, class S>(Network<T, S>& net, const ModelParameters<const T*>& p) {
-    return net.loss(p, batch, static_cast<T>(scale), sum.impl_.get());
-  });
+  return impl_->ready().loss(impl_->values, batch, scale, sum.impl_.get());
 }
 
 Loss Model::loss_and_gradients(const Batch& batch, double scale, std::vector<Tensor>& gradients) {
   if (reads_only()) refuse("a model made for reading alone has no gradients");
-  if (dtype() == DType::f64)
-    by_role<double>(config(), gradients, "gradients");  // throws unless they fit
-  else
-    by_role<float>(config(), gradients, "gradients");
+  check_tensors(infos(), gradients, dtype(), "gradients");
   if (batch.batch == 0) return loss(batch);
   GradientSum sum(*this);
   sum.begin(batch.batch);
@@ -350,10 +284,11 @@ ModelState Model::make_state() const { return make_state(cache_type_of(operands(
 
 ModelState Model::make_state(CacheType type) const {
   if (dtype() != DType::f32) refuse("reading token by token expected an f32 model; found f64");
-  const ModelConfig& c = config();
   ModelState state;
-  for (std::int64_t i = 0; i < c.n_layer; ++i)
-    state.layers.emplace_back(1, c.n_kv_head, c.head_dim, c.v_head_dim, c.ctx_len, 0, type);
+  for (std::int64_t i = 0; i < config().n_layer; ++i) {
+    const LayerConfig& c = config().layer(i);
+    state.layers.emplace_back(1, c.n_kv_head, c.head_dim, c.v_head_dim, config().ctx_len, 0, type);
+  }
   return state;
 }
 
@@ -369,9 +304,7 @@ void Model::read_batch(std::span<const ReadPart> parts) {
   std::vector<std::int64_t> before;  // [parts]
   for (const ReadPart& part : parts) before.push_back(part.state->size());
   try {
-    impl_->visit([&]<class T, class S>(Network<T, S>& net, const ModelParameters<const T*>& p) {
-      if constexpr (std::is_same_v<T, float>) net.read(p, parts);
-    });
+    impl_->ready().read(impl_->values, parts);
   } catch (...) {
     for (std::size_t i = 0; i < parts.size(); ++i)
       for (KvCache& layer : parts[i].state->layers)

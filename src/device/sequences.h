@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the rows of a layer's input are cut into sequences.
-//
-// A parameter's gradient is a sum over rows. It is made of one leaf a sequence, rows in order, and the leaves are added
-// to the gradient in the order of the sequences, so that four sequences at once give the bits of four times one.
+// How the rows at hand are cut into sequences.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <span>
-
-#include "core/parallel.h"
 
 namespace qkv {
 
@@ -28,10 +23,5 @@ struct Sequences {
     return {count, ctx, lengths.empty() ? lengths : lengths.subspan(at, size)};
   }
 };
-
-// Rows that one task handles: enough elements to be worth a task.
-inline std::int64_t rows_per_task(std::int64_t row_size) noexcept {
-  return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, row_size));
-}
 
 }  // namespace qkv

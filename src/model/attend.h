@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// How rows attend: within the batch at hand (training, logits, traces), or to what caches hold (prefill, decoding).
+#pragma once
+
+#include <span>
+
+#include "model/pass.h"
+#include "qkv/model_state.h"
+
+namespace qkv {
+
+// q, k and v of a token's heads, or their gradients: [rows, heads * d] each, row strides allowed.
+struct Heads {
+  View q, k, v;
+};
+
+// Sequences of the batch attend to themselves, from position 0 on.
+class BatchAttention : public Attention {
+ public:
+  void forward(Pass& pass, const LayerWeights& w, const View& q, const View& k, const View& v,
+               LayerActivations& a) override;
+};
+// From the gradient of heads to those of q, k and v before their rotation, and of the sinks.
+void attend_backward(Pass& pass, const LayerWeights& w, const Heads& x, const LayerActivations& a, const View& dheads,
+                     const Heads& dx, const SlotPointers& dsinks, const GradientSlots& g);
+
+// The rows of each part follow what its state's caches hold, and are appended to them.
+class CachedAttention : public Attention {
+ public:
+  explicit CachedAttention(std::span<const ReadPart> parts) : parts_(parts) {}
+  void forward(Pass& pass, const LayerWeights& w, const View& q, const View& k, const View& v,
+               LayerActivations& a) override;
+
+ private:
+  std::span<const ReadPart> parts_;
+};
+
+}  // namespace qkv

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// With f the function of a block, attention or the MLP, and norms where the configuration has them:
+//
+//   block(x) = residual_scale * post_norm(f(norm(x)))          each with dropout in training
+//   sequential            x = x + attention(x);  x = x + mlp(x)
+//   parallel              x = x + attention(x) + mlp(x)
+//   parallel_shared_norm  the same, both reading attention's norm
+#include "model/layer.h"
+
+#include <optional>
+
+#include "model/profile.h"
+#include "model/trace_norm.h"
+
+namespace qkv {
+namespace {
+
+// Where a block keeps its norms' results, and what it is called in traces and dropout.
+struct Block {
+  const NormWeights& norm;
+  const NormWeights& post_norm;
+  Buffer& input;       // operand [rows, d_model]   the norm of the stream
+  Buffer& stats;       // stream [rows, 2]
+  Buffer& out;         // stream [rows, d_model]    before the post norm
+  Buffer& post_stats;  // stream [rows, 2]
+  DropoutKind dropout;
+  TraceSite scale, normalized, traced;
+};
+
+Block attention_of(const LayerWeights& w, RecomputedActivations& r) {
+  return {w.attention_norm,
+          w.attention_post_norm,
+          r.attention_norm,
+          r.attention_stats,
+          r.attention_out,
+          r.attention_post_stats,
+          DropoutKind::attention_residual,
+          TraceSite::ln1_scale,
+          TraceSite::ln1_normalized,
+          TraceSite::attn_out};
+}
+Block mlp_of(const LayerWeights& w, RecomputedActivations& r) {
+  return {w.mlp_norm,
+          w.mlp_post_norm,
+          r.mlp_norm,
+          r.mlp_stats,
+          r.mlp_out,
+          r.mlp_post_stats,
+          DropoutKind::mlp_residual,
+          TraceSite::ln2_scale,
+          TraceSite::ln2_normalized,
+          TraceSite::mlp_out};
+}
+
+// Adds stream.delta, if there is one, into `x`; -> the block's input, [rows, d_model] of the operand type
+View begin_block(Pass& p, const Block& b, const LayerTrace& trace, std::optional<TraceSite> site, Buffer& x,
+                 Stream& stream) {
+  View y;
+  {
+    const PartTimer timer(p.profile, &ModelProfile::norms);
+    const View before = stream.x;
+    if (stream.delta) stream.x = p.stream(x, p.d_model);
+    if (b.norm.present) {
+      y = p.operands(b.input, p.d_model);
+      const View stats = p.stream(b.stats, 2);
+      if (stream.delta)
+        p.device.add_norm(b.norm.parameters, before, stream.delta, stream.x, y, stats);
+      else
+        p.device.norm(b.norm.parameters, stream.x, y, stats);
+    } else {
+      if (stream.delta) p.device.add(before, stream.delta, stream.x);
+      y = p.as_operand(stream.x, b.input);
+    }
+    stream.delta = {};
+  }
+  if (site) trace.show(*site, trace.by_token(stream.x));
+  if (b.norm.present) trace_norm(trace, b.scale, b.normalized, b.norm.parameters.kind, stream.x, b.stats.get(), y);
+  return y;
+}
+
+// Where the block's function writes its result.
+View block_out(Pass& p, const Block& b, const View& delta) {
+  return b.post_norm.present ? p.stream(b.out, p.d_model) : delta;
+}
+
+// What comes after a block's function, whose result is in block_out() -> delta [rows, d_model]
+void end_block(Pass& p, const Block& b, const LayerWeights& w, const LayerTrace& trace, const View& delta) {
+  {
+    const PartTimer timer(p.profile, &ModelProfile::norms);
+    if (b.post_norm.present) p.device.norm(b.post_norm.parameters, b.out.get(), delta, p.stream(b.post_stats, 2));
+    if (w.config->residual_scale != 1) p.device.scale(w.config->residual_scale, delta);
+    if (const Dropout dropout = p.dropout_at(w.layer, b.dropout))
+      for (std::int64_t i = 0; i < p.s.batch; ++i) {
+        const View rows = rows_of(delta, i * p.s.ctx, p.s.ctx);
+        p.device.dropout(dropout, (p.first_sequence + i) * p.ctx_len * p.d_model, rows, rows);
+      }
+  }
+  trace.pass(b.traced, trace.by_token(delta));
+}
+
+}  // namespace
+
+void layer_forward(Pass& p, const LayerWeights& w, LayerActivations& a, RecomputedActivations& r, Stream& stream) {
+  const LayerTrace trace = p.trace(w.layer);
+  const Block attention = attention_of(w, r), mlp = mlp_of(w, r);
+  const View delta = p.stream(p.work.delta, p.d_model);  // [rows, d_model]
+  // y [rows, d_model], the input of a block
+  View y = begin_block(p, attention, trace, TraceSite::resid_pre, a.x, stream);
+  attention_forward(p, w, a, y, block_out(p, attention, delta));
+  end_block(p, attention, w, trace, delta);
+  if (w.config->residual == Residual::sequential) {
+    stream.delta = delta;
+    y = begin_block(p, mlp, trace, TraceSite::resid_mid, r.middle, stream);
+    mlp_forward(p, w, r, y, block_out(p, mlp, delta));
+    end_block(p, mlp, w, trace, delta);
+  } else {
+    const View both = p.stream(p.work.mlp_delta, p.d_model);  // [rows, d_model]
+    if (w.config->residual == Residual::parallel) y = begin_block(p, mlp, trace, {}, r.middle, stream);
+    mlp_forward(p, w, r, y, block_out(p, mlp, both));
+    end_block(p, mlp, w, trace, both);
+    p.device.add(delta, both, delta);
+  }
+  stream.delta = delta;
+}
+
+namespace {
+
+// The gradient of the stream as that of a block's function: [rows, d_model] of the operand type
+View begin_block_backward(Pass& p, const Block& b, const LayerWeights& w, const View& dx, const GradientSlots& g) {
+  const PartTimer timer(p.profile, &ModelProfile::norms);
+  const Dropout dropout = p.dropout_at(w.layer, b.dropout);
+  const bool scaled = w.config->residual_scale != 1, further = b.post_norm.present || scaled;
+  if (!dropout && !further) return p.as_operand(dx, p.work.dy);
+  const View d = further ? p.stream(p.work.dblock, p.d_model) : p.operands(p.work.dy, p.d_model);
+  if (dropout)
+    for (std::int64_t i = 0; i < p.s.batch; ++i)
+      p.device.dropout(dropout, (p.first_sequence + i) * p.ctx_len * p.d_model, rows_of(dx, i * p.s.ctx, p.s.ctx),
+                       rows_of(d, i * p.s.ctx, p.s.ctx));
+  else
+    p.device.convert(dx, d);
+  if (!further) return d;
+  if (scaled) p.device.scale(w.config->residual_scale, d);
+  if (b.post_norm.present)
+    p.device.norm_backward(p.s, g.steps, b.post_norm.parameters, b.out.get(), b.post_stats.get(), d, false, d,
+                           {g.of(b.post_norm.gain), g.of(b.post_norm.bias)});
+  return p.as_operand(d, p.work.dy);
+}
+
+// dx += the gradient that reaches a block's input x through its norm; dy [rows, d_model]
+void end_block_backward(Pass& p, const Block& b, const View& x, const View& dy, const View& dx,
+                        const GradientSlots& g) {
+  const PartTimer timer(p.profile, &ModelProfile::norms);
+  if (!b.norm.present) return p.device.add(dx, dy, dx);
+  p.device.norm_backward(p.s, g.steps, b.norm.parameters, x, b.stats.get(), dy, true, dx,
+                         {g.of(b.norm.gain), g.of(b.norm.bias)});
+}
+
+}  // namespace
+
+void layer_backward(Pass& p, const LayerWeights& w, LayerActivations& a, RecomputedActivations& r, const View& dx,
+                    const ParameterTable& table, const GradientSlots& g) {
+  const Block attention = attention_of(w, r), mlp = mlp_of(w, r);
+  const View x = a.x.get(), dnorm = p.stream(p.work.dnorm, p.d_model);  // [rows, d_model]
+  const auto input = [&](const Block& b, const View& from) {            // as the forward pass had it
+    return b.norm.present ? b.input.get() : p.as_operand(from, b.input);
+  };
+  if (w.config->residual == Residual::sequential) {
+    const View middle = r.middle.get();  // [rows, d_model]
+    mlp_backward(p, w, r, input(mlp, middle), begin_block_backward(p, mlp, w, dx, g), dnorm, table, g);
+    end_block_backward(p, mlp, middle, dnorm, dx, g);
+    attention_backward(p, w, a, input(attention, x), begin_block_backward(p, attention, w, dx, g), dnorm, table, g);
+    return end_block_backward(p, attention, x, dnorm, dx, g);
+  }
+  const bool shared = w.config->residual == Residual::parallel_shared_norm;
+  const View dmlp = p.stream(p.work.dmlp, p.d_model);  // [rows, d_model]
+  mlp_backward(p, w, r, input(shared ? attention : mlp, x), begin_block_backward(p, mlp, w, dx, g), dmlp, table, g);
+  attention_backward(p, w, a, input(attention, x), begin_block_backward(p, attention, w, dx, g), dnorm, table, g);
+  if (shared)
+    p.device.add(dnorm, dmlp, dnorm);
+  else
+    end_block_backward(p, mlp, x, dmlp, dx, g);
+  end_block_backward(p, attention, x, dnorm, dx, g);
+}
+
+}  // namespace qkv
