@@ -57,8 +57,10 @@ class Model {
   // most sqrt(0.1 / d_model), so that training starts near ln(vocab_size); gains 1,
   // biases 0). dtype: DType::f32 or DType::f64.
   explicit Model(const ModelConfig& config, std::uint64_t seed = 0, DType dtype = DType::f32);
-  // With parameters of one's own, one tensor each in the flat order, all f32 or all f64. Throws std::invalid_argument
-  // if they do not fit.
+  // The same on a device by name (qkv/device.h), in the type that it computes in. Throws std::invalid_argument.
+  Model(const ModelConfig& config, std::uint64_t seed, std::string_view device);
+  // With given parameters, one tensor each in the flat order, all f32 or all f64. Throws std::invalid_argument if they
+  // do not fit.
   Model(const ModelConfig& config, std::vector<Tensor> parameters);
   // For reading alone, with matrices kept as a file stores them: no f32 copy of the model is made. What needs
   // parameters (parameters() itself, gradients, set_operands(), saving) throws std::invalid_argument. Throws what
@@ -70,6 +72,10 @@ class Model {
 
   const ModelConfig& config() const noexcept;
   DType dtype() const noexcept;
+  std::string_view device() const noexcept;  // its name
+  // The same model on another device, whose type its parameters are rounded or widened to. Throws
+  // std::invalid_argument.
+  Model on_device(std::string_view device) const;
   const std::vector<ParameterInfo>& infos() const noexcept;
   // In the flat order, [i] has infos()[i].shape. A model computes with a copy made ready for fast products: ask for the
   // parameters again before each change that follows a computation, or the change is not seen (f64: it always is).
@@ -122,6 +128,7 @@ class Model {
 
  private:
   struct Impl;
+  explicit Model(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

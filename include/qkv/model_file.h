@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,11 +40,14 @@ struct LoadedModel {
 
 // The model at a path: a directory (qkv's or Hugging Face's, by its config.json), a GGUF file (by its first bytes) or a
 // checkpoint of ANDREA (a name that ends in .bin). Parameters stored as F64 make a model of DType::f64, all others one
-// of DType::f32. Throws qkv::FileError.
-LoadedModel load_model(const std::string& path);
+// of DType::f32. With a device by name (qkv/device.h), the model runs there, in that device's type. Throws
+// qkv::FileError; std::invalid_argument for an unknown device.
+LoadedModel load_model(const std::string& path, std::string_view device = {});
 // The same for reading and generating alone (Model::reads_only): weights stay as the file stores them, q8_0, q4_0 and
 // q4_1 in their blocks, unless `type` asks for f32 or bf16. What is stored in another type becomes f32.
-LoadedModel load_model_for_reading(const std::string& path, WeightType type = WeightType::automatic);
+// A device other than the processor gets the model that load_model() makes.
+LoadedModel load_model_for_reading(const std::string& path, WeightType type = WeightType::automatic,
+                                   std::string_view device = {});
 Tokenizer load_model_tokenizer(const std::string& path);  // of a model of any of these formats
 ModelConfig load_config(const std::string& path);         // config.json alone, of qkv or Hugging Face
 

@@ -26,6 +26,7 @@
 #include "device/sequences.h"
 #include "device/sum_steps.h"
 #include "qkv/attention.h"
+#include "qkv/device.h"
 #include "qkv/kv_cache.h"
 #include "qkv/model_config.h"
 #include "qkv/tensor.h"
@@ -199,12 +200,8 @@ class Device {
   virtual void dropout(const Dropout& dropout, std::int64_t first, const ConstView& x, const View& y) = 0;
 };
 
-// The devices of this build that this machine can run, by name: "cpu", then "reference". A device has no state that
-// callers see and may be used by several models, one thread at a time each.
-struct DeviceInfo {
-  std::string_view name, description;
-};
-std::vector<DeviceInfo> device_infos();
+// A device has no state that callers see and may be used by several models, one thread at a time each. The list of
+// devices is qkv/device.h's.
 // Throws std::invalid_argument that lists the names.
 std::shared_ptr<Device> find_device(std::string_view name);
 

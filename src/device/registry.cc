@@ -25,7 +25,7 @@ constexpr Entry kDevices[] = {
 
 }  // namespace
 
-std::vector<DeviceInfo> device_infos() {
+std::vector<DeviceInfo> devices() {
   std::vector<DeviceInfo> infos;
   for (const Entry& entry : kDevices) infos.push_back(entry.info);
   return infos;
@@ -39,5 +39,7 @@ std::shared_ptr<Device> find_device(std::string_view name) {
   }
   throw std::invalid_argument("[device] expected one of " + known + "; found '" + std::string(name) + "'");
 }
+
+void require_device(std::string_view name) { find_device(name); }
 
 }  // namespace qkv

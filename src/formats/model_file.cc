@@ -15,6 +15,7 @@
 #include "formats/safetensors.h"
 #include "os/atomic_file.h"
 #include "qkv/chat_file.h"
+#include "qkv/device.h"
 #include "qkv/error.h"
 
 namespace qkv {
@@ -73,7 +74,8 @@ std::vector<std::string> text_fact_files(const std::string& directory) {
 
 ModelConfig load_config(const std::string& path) { return read_any_config(path); }
 
-LoadedModel load_model(const std::string& path) {
+LoadedModel load_model(const std::string& path, std::string_view device) {
+  if (!device.empty()) require_device(device);  // before the work of reading
   const std::unique_ptr<ModelSource> source = open_model(path);
   Tokenizer tokenizer = checked_tokenizer(*source);
   std::vector<Tensor> parameters;
@@ -82,10 +84,12 @@ LoadedModel load_model(const std::string& path) {
     source->read(i, parameters.back().view());
   }
   Model model(source->config(), std::move(parameters));
+  if (!device.empty() && device != model.device()) model = model.on_device(device);
   return loaded(std::move(model), std::move(tokenizer), *source);
 }
 
-LoadedModel load_model_for_reading(const std::string& path, WeightType type) {
+LoadedModel load_model_for_reading(const std::string& path, WeightType type, std::string_view device) {
+  if (!device.empty() && device != "cpu") return load_model(path, device);
   const std::unique_ptr<ModelSource> source = open_model(path);
   Tokenizer tokenizer = checked_tokenizer(*source);
   Model model(source->config(), *source, type);

@@ -77,18 +77,24 @@ StepWork AttentionWork::total() const noexcept {
 }
 
 std::int64_t matrix_parameters(const ModelConfig& c) noexcept {
-  const std::int64_t attention = c.d_model * (c.n_head * c.head_dim + c.n_kv_head * (c.head_dim + c.v_head_dim)) +
-                                 c.n_head * c.v_head_dim * c.d_model;
-  const std::int64_t mlp = (c.gated ? 3 : 2) * c.d_model * c.d_ff;
-  return c.n_layer * (attention + mlp) + c.d_model * c.vocab_size;
+  std::int64_t all = c.d_model * c.vocab_size;
+  for (std::int64_t i = 0; i < c.n_layer; ++i) {
+    const LayerConfig& l = c.layer(i);
+    all += c.d_model * (l.n_head * l.head_dim + l.n_kv_head * (l.head_dim + l.v_head_dim)) +
+           l.n_head * l.v_head_dim * c.d_model + (l.gated ? 3 : 2) * c.d_model * l.d_ff;
+  }
+  return all;
 }
 
 double forward_flops_per_token(const ModelConfig& c, std::int64_t ctx) noexcept {
-  const double pairs_per_token =
-      ctx > 0 ? static_cast<double>(causal_pairs(ctx, ctx, 0)) / static_cast<double>(ctx) : 0;
-  const double heads = static_cast<double>(c.n_layer * c.n_head);
-  return 2.0 * static_cast<double>(matrix_parameters(c)) +
-         attention_forward_flops(heads * pairs_per_token, c.head_dim, c.v_head_dim);
+  double flops = 2.0 * static_cast<double>(matrix_parameters(c));
+  for (std::int64_t i = 0; i < c.n_layer && ctx > 0; ++i) {
+    const LayerConfig& l = c.layer(i);
+    const double pairs_per_token =
+        static_cast<double>(readable_pairs(ctx, ctx, 0, true, l.window_left, -1)) / static_cast<double>(ctx);
+    flops += attention_forward_flops(static_cast<double>(l.n_head) * pairs_per_token, l.head_dim, l.v_head_dim);
+  }
+  return flops;
 }
 
 double training_flops_per_token(const ModelConfig& config, std::int64_t ctx) noexcept {
@@ -96,7 +102,10 @@ double training_flops_per_token(const ModelConfig& config, std::int64_t ctx) noe
 }
 
 std::int64_t kv_cache_bytes(const ModelConfig& c, std::int64_t tokens, DType dtype) noexcept {
-  return c.n_layer * c.n_kv_head * (c.head_dim + c.v_head_dim) * tokens * static_cast<std::int64_t>(dtype_size(dtype));
+  std::int64_t numbers = 0;  // of a token
+  for (std::int64_t i = 0; i < c.n_layer; ++i)
+    numbers += c.layer(i).n_kv_head * (c.layer(i).head_dim + c.layer(i).v_head_dim);
+  return numbers * tokens * static_cast<std::int64_t>(dtype_size(dtype));
 }
 
 }  // namespace qkv

@@ -80,6 +80,12 @@ struct Model::Impl {
     values.clear();
     for (const Tensor& tensor : tensors) values.push_back(tensor.raw() ? tensor.view() : ConstView{});
   }
+  void take(std::vector<Tensor> values_of_parameters) {
+    check_tensors(table.infos(), values_of_parameters, dtype(), "model");
+    parameters = std::move(values_of_parameters);
+    bind(parameters);
+    use_operands(dtype());
+  }
   void use_operands(DType operands) {
     decoder = std::make_unique<Decoder>(config, table, *device, operands);
     decoder->set_recompute(recompute);
@@ -103,19 +109,21 @@ std::shared_ptr<Device> device_of(DType dtype) {
 
 }  // namespace
 
+Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Model::Model(const ModelConfig& config, std::uint64_t seed, std::string_view device)
+    : impl_(std::make_unique<Impl>(config, find_device(device))) {
+  impl_->take(initial_parameters(impl_->config, seed, dtype()));
+}
+
 Model::Model(const ModelConfig& config, std::uint64_t seed, DType dtype)
     : impl_(std::make_unique<Impl>(config, device_of(dtype))) {
-  impl_->parameters = initial_parameters(impl_->config, seed, dtype);
-  impl_->bind(impl_->parameters);
-  impl_->use_operands(dtype);
+  impl_->take(initial_parameters(impl_->config, seed, dtype));
 }
 
 Model::Model(const ModelConfig& config, std::vector<Tensor> parameters)
     : impl_(std::make_unique<Impl>(config, device_of(parameters.empty() ? DType::f32 : parameters[0].dtype()))) {
-  impl_->parameters = std::move(parameters);
-  check_tensors(infos(), impl_->parameters, dtype(), "model");
-  impl_->bind(impl_->parameters);
-  impl_->use_operands(dtype());
+  impl_->take(std::move(parameters));
 }
 
 Model::Model(const ModelConfig& config, const StoredParameters& source, WeightType type)
@@ -142,6 +150,26 @@ Model& Model::operator=(Model&&) noexcept = default;
 
 const ModelConfig& Model::config() const noexcept { return impl_->config; }
 DType Model::dtype() const noexcept { return impl_->dtype(); }
+std::string_view Model::device() const noexcept { return impl_->device->name(); }
+
+Model Model::on_device(std::string_view device) const {
+  auto impl = std::make_unique<Impl>(config(), find_device(device));
+  std::vector<Tensor> values;
+  for (const Tensor& from : parameters()) {
+    Tensor& to = values.emplace_back(from.shape(), impl->dtype());
+    for (std::int64_t i = 0; i < from.size(); ++i) {
+      const double value =
+          from.dtype() == DType::f64 ? from.data<double>()[i] : static_cast<double>(from.data<float>()[i]);
+      if (to.dtype() == DType::f64)
+        to.data<double>()[i] = value;
+      else
+        to.data<float>()[i] = static_cast<float>(value);
+    }
+  }
+  impl->take(std::move(values));
+  return Model(std::move(impl));
+}
+
 const std::vector<ParameterInfo>& Model::infos() const noexcept { return impl_->table.infos(); }
 std::vector<Tensor>& Model::parameters() {
   if (reads_only()) refuse("a model made for reading alone has no parameters");
