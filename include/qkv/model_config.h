@@ -163,7 +163,7 @@ enum class ParameterRole : std::uint8_t {
   final_norm_gain,
   final_norm_bias,  // [d_model], of the model
   head,             // [d_model, vocab_size], of the model; absent if tied
-  adapter,  // a matrix A or B of LoRA, of no model
+  adapter,          // a matrix A or B of LoRA, of no model
 };
 enum class ParameterKind : std::uint8_t { embedding, matrix, head, gain, bias, sink };
 ParameterKind kind_of(ParameterRole role) noexcept;

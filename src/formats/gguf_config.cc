@@ -144,7 +144,7 @@ ModelConfig read_gguf_config(const Gguf& file, GgufFamily family) {
                 "must be the size of a head, " + std::to_string(c.head_dim) + "; found " + std::to_string(turned));
     c.rope_scaling = read_scaling(file, keys, c.head_dim);
     c.qkv_bias = c.output_bias = has_any(file, {"blk.0.attn_q.bias", "blk.0.attn_k.bias", "blk.0.attn_v.bias",
-                                      "blk.0.attn_qkv.bias", "blk.0.attn_output.bias"});
+                                                "blk.0.attn_qkv.bias", "blk.0.attn_output.bias"});
     c.mlp_bias = has_any(file, {"blk.0.ffn_gate.bias", "blk.0.ffn_up.bias", "blk.0.ffn_down.bias"});
     keys.only("expert_count", 0);
     keys.only("expert_used_count", 0);
@@ -175,7 +175,8 @@ ModelConfig read_gguf_config(const Gguf& file, GgufFamily family) {
 GgufFamily gguf_family_of(const ModelConfig& config) {
   const ModelConfig c = config.resolved();
   const bool either = c.norm_gain && c.final_norm && !c.embedding_norm;
-  if (either && c.norm == Norm::rmsnorm && c.activation == Activation::silu && c.gated && c.positions == Positions::rotary)
+  if (either && c.norm == Norm::rmsnorm && c.activation == Activation::silu && c.gated &&
+      c.positions == Positions::rotary)
     return GgufFamily::llama;
   if (either && c.norm == Norm::layernorm && c.norm_bias && c.activation == Activation::gelu &&
       c.positions == Positions::learned && c.qkv_bias && c.output_bias && c.mlp_bias && c.n_kv_head == c.n_head &&

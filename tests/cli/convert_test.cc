@@ -34,7 +34,7 @@ class Convert : public testing::Test {
     config.norm_gain = config.final_norm = config.tied_head = true;
     config.embedding_norm = false;
     config.activation = qkv::Activation::silu;
-  config.gated = true;
+    config.gated = true;
     config.positions = qkv::Positions::rotary;
     config.norm_eps = 0x1p-16;  // GGUF holds it in f32
     qkv::save_model(path("llama"), qkv::Model(config, 3), qkv::Tokenizer::bytes());

@@ -55,7 +55,7 @@ class TrainInit : public testing::Test {
     c.norm_gain = c.final_norm = true;
     c.embedding_norm = false;
     c.activation = qkv::Activation::silu;
-  c.gated = true;
+    c.gated = true;
     c.positions = qkv::Positions::rotary;
     c.norm_eps = 0x1p-16;
     return c;

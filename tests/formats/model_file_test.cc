@@ -88,7 +88,7 @@ TEST(ModelFile, WritesTheDocumentedDirectory) {
     names.push_back(entry.path().filename());
   EXPECT_THAT(names, testing::UnorderedElementsAre("config.json", "model.safetensors", "tokenizer.json"));
   const json config = json::parse(read_all(scratch.path("m/config.json")));
-  EXPECT_EQ(config.size(), 24u);
+  EXPECT_EQ(config.size(), 40u);
   EXPECT_EQ(config["rope_scaling"]["frequency_factors"], json({1, 1.5, 3}));
   EXPECT_EQ(config["qkv_format"], 2);
   EXPECT_EQ(config["model_type"], "qkv");

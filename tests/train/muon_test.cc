@@ -137,7 +137,7 @@ TEST(Muon, MakesChangesOfNearlyEqualSingularValues) {
 // Embeddings, positions, head, gains and biases: AdamW's bits.
 TEST(Muon, TrainsTheRestAsAdamWDoes) {
   ModelConfig shape = small_model();
-  shape.norm_gain = shape.attention_bias = true;
+  shape.norm_gain = shape.qkv_bias = shape.output_bias = true;
   Model a(shape, 1), b(shape, 1);
   const Model gradients(shape, 2);
   const auto muon = make_optimizer("muon", a), adamw = make_optimizer("adamw", b);

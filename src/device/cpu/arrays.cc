@@ -89,10 +89,7 @@ void CpuDevice::scale(double factor, const View& x) {
   with_operand(x.dtype, [&]<class S>(S) {
     parallel_ranges(size_of(x), kElementsPerTask, [&](std::int64_t begin, std::int64_t end) {
       S* y = data_of<S>(x);
-      if constexpr (std::is_same_v<S, float>)
-        row_kernels().scale(end - begin, static_cast<float>(factor), y + begin);
-      else
-        for (std::int64_t i = begin; i < end; ++i) y[i] = narrow<S>(widen(y[i]) * static_cast<float>(factor));
+      for (std::int64_t i = begin; i < end; ++i) y[i] = narrow<S>(widen(y[i]) * static_cast<float>(factor));
     });
   });
 }

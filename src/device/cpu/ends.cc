@@ -34,7 +34,7 @@ void CpuDevice::embed(const Sequences& s, std::span<const std::int32_t> tokens, 
         continue;
       }
       token_row(table, tokens[static_cast<std::size_t>(i)], d, xi);
-      if (scale != 1) row_kernels().scale(d, static_cast<float>(scale), xi);
+      for (std::int64_t j = 0; j < d && scale != 1; ++j) xi[j] *= static_cast<float>(scale);
       if (!positions) continue;
       const float* position = data_of<float>(positions) + (first_position + t) * d;  // [d]
       for (std::int64_t j = 0; j < d; ++j) xi[j] += position[j];
