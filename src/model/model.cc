@@ -67,6 +67,7 @@ struct Model::Impl {
   std::shared_ptr<Device> device;
   std::unique_ptr<Decoder> decoder;
   bool reads_only = false, recompute = false;
+  bool changed = false;  // tensors may have other elements, and other memory
   ModelProfile* profile = nullptr;
   ModelDropout dropout;
 
@@ -92,9 +93,14 @@ struct Model::Impl {
     decoder->set_profile(profile);
     decoder->set_dropout(dropout);
   }
-  // The decoder, which sees every change of parameters where products are not prepared for speed.
+  // The decoder with the parameters as they are now; the reference device sees every change.
   Decoder& ready() {
-    if (dtype() == DType::f64) decoder->forget_parameters();
+    if (!reads_only && (changed || dtype() == DType::f64)) {
+      check_tensors(table.infos(), parameters, dtype(), "model");
+      bind(parameters);
+      decoder->forget_parameters();
+      changed = false;
+    }
     return *decoder;
   }
 };
@@ -173,7 +179,7 @@ Model Model::on_device(std::string_view device) const {
 const std::vector<ParameterInfo>& Model::infos() const noexcept { return impl_->table.infos(); }
 std::vector<Tensor>& Model::parameters() {
   if (reads_only()) refuse("a model made for reading alone has no parameters");
-  impl_->decoder->forget_parameters();
+  impl_->changed = true;
   return impl_->parameters;
 }
 const std::vector<Tensor>& Model::parameters() const {
