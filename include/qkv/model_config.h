@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a decoder-only language model is: sizes, and for each layer its norms, attention and MLP. Equations with every
-// option: docs/models.md.
+// option: docs/layer.md.
 #pragma once
 
 #include <cstddef>
