@@ -66,6 +66,7 @@ class TrainInit : public testing::Test {
     c.norm = qkv::Norm::layernorm;
     c.norm_bias = c.qkv_bias = c.output_bias = c.mlp_bias = c.tied_head = true;
     c.activation = qkv::Activation::gelu;
+    c.gated = false;
     c.positions = qkv::Positions::learned;
     return c;
   }
