@@ -15,7 +15,8 @@ namespace {
 constexpr std::int64_t kStream = 4;            // bytes of an element of weights, gradients, the residual stream: f32
 constexpr std::int64_t kOfToken = 8;           // a token and its target
 constexpr std::int64_t kTokensAtOnce = 2048;   // of one pass, as in src/model/network.cc
-constexpr std::int64_t kProgram = 40'000'000;  // the program and its libraries, touched
+constexpr std::int64_t kProgram = 22'000'000;  // the program and its libraries, touched
+constexpr std::int64_t kPacked = 8'000'000;    // code that oneDNN generates for packed products
 constexpr std::int64_t kOfThread = 6'000'000;  // tiles and panels that a thread works in
 constexpr double kLargestCount = 1e18;         // bytes; beyond it is nobody's machine
 
@@ -85,7 +86,19 @@ std::int64_t bytes_of_activations(const ModelConfig& c, std::int64_t rows, std::
   return rows * (c.n_layer * kept + (recompute ? 1 : c.n_layer) * remade + ends);
 }
 
-std::int64_t bytes_of_work(const ModelConfig& c, std::int64_t rows, std::int64_t operand) {
+// Elements of the largest matrix that is put together from parts before it is made ready, and of the largest of all.
+struct Largest {
+  std::int64_t joined, any;
+  explicit Largest(const ModelConfig& c) {
+    const Widths w(c);
+    const std::int64_t head = c.d_model * padded_vocab(c), qkv = c.d_model * w.qkv, up = c.d_model * w.up;
+    joined = std::max({qkv, c.gated ? up : 0, padded_vocab(c) == c.vocab_size ? 0 : head});
+    any = std::max({qkv, up, head, w.heads * c.d_model, c.d_ff * c.d_model});
+  }
+};
+
+std::int64_t bytes_of_work(const ModelConfig& c, std::int64_t rows, std::int64_t ctx, std::int64_t operand,
+                           bool packed) {
   const Widths w(c);
   const bool gated = c.gated;
   // delta, dx, dnorm and dy; dqkv, dheads, dup and d(activation)
@@ -93,9 +106,14 @@ std::int64_t bytes_of_work(const ModelConfig& c, std::int64_t rows, std::int64_t
                               (w.qkv + w.heads + w.up + (gated ? c.d_ff : 0)) * operand;
   std::int64_t logits = 1024;  // rows at once
   while (logits > 256 && logits * padded_vocab(c) > std::int64_t{1} << 25) logits /= 2;
-  logits = std::min(logits, rows);
+  logits = std::min(logits, ctx);
+  const Largest largest(c);
+  // A product without packed weights makes its own panels of W; of bf16 it widens all operands first.
+  const std::int64_t panels = packed ? 0 : largest.any * kStream;
+  const std::int64_t widened = packed || operand == kStream ? 0 : (largest.any + rows * w.up) * kStream;
   // logits and their gradient
-  return rows * of_row + logits * padded_vocab(c) * (kStream + (operand == kStream ? 0 : operand));
+  return rows * of_row + logits * padded_vocab(c) * (kStream + (operand == kStream ? 0 : operand)) +
+         largest.joined * kStream + panels + widened;
 }
 
 void check(const ModelConfig& c, const TrainingShape& shape) {
@@ -137,12 +155,11 @@ TrainingMemory training_memory(const ModelConfig& c, const TrainingShape& shape)
     memory.copy = 0;
     memory.gradients = (slots.whole * shape.adapted + shape.adapters) * kStream;
   }
-  // Packed for both directions, or one dense copy where there are no packed products.
-  const int copies = packed_products(shape.bf16 ? DType::bf16 : DType::f32) ? 2 : 1;
-  memory.operands = copies * (matrix_elements(c) + c.d_model * padded_vocab(c)) * operand;
+  const bool packed = packed_products(shape.bf16 ? DType::bf16 : DType::f32);  // both ways, else one dense copy
+  memory.operands = (packed ? 2 : 1) * (matrix_elements(c) + c.d_model * padded_vocab(c)) * operand;
   memory.activations = bytes_of_activations(c, rows, operand, shape.recompute);
-  memory.work = bytes_of_work(c, rows, operand) + shape.batch_size * shape.grad_accum * ctx * kOfToken;
-  memory.program = kProgram + (shape.threads > 0 ? shape.threads : num_threads()) * kOfThread;
+  memory.work = bytes_of_work(c, rows, ctx, operand, packed) + shape.batch_size * shape.grad_accum * ctx * kOfToken;
+  memory.program = kProgram + (packed ? kPacked : 0) + (shape.threads > 0 ? shape.threads : num_threads()) * kOfThread;
   return memory;
 }
 

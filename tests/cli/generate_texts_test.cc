@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What qkv generate writes: several texts, stop strings, texts past the end of the context.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -119,6 +124,10 @@ TEST_F(GenerateCommand, RefusesWhatMeansNothing) {
 TEST_F(GenerateCommand, NothingThatAModelWritesSteersATerminal) {
   const std::string command = "$QKV generate -m " + path("model") + " -p x -n 3 --logit-bias 27+1000";
   EXPECT_EQ(qkv_test::run_shell(command).out, "\x1B\x1B\x1B\n");
+  const int pseudo = ::posix_openpt(O_RDWR | O_NOCTTY);
+  if (pseudo < 0 || ::grantpt(pseudo) != 0 || ::unlockpt(pseudo) != 0 || ::access(::ptsname(pseudo), R_OK | W_OK) != 0)
+    GTEST_SKIP() << "no pseudo-terminals here: " << std::strerror(errno);
+  ::close(pseudo);
   const Finished terminal = qkv_test::run_shell("script -qec '" + command + "' /dev/null </dev/null");
   EXPECT_EQ(terminal.status, 0);
   EXPECT_THAT(terminal.out, HasSubstr("\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"));

@@ -10,6 +10,8 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "memory_folder.h"
+
 namespace qkv::test {
 
 std::string read_all(const std::string& path) {
@@ -18,12 +20,7 @@ std::string read_all(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-Folder::Folder() {
-  const bool memory = std::filesystem::exists("/dev/shm");
-  path_ =
-      (memory ? "/dev/shm" : std::filesystem::temp_directory_path().string()) + "/qkv-fuzz-" + std::to_string(getpid());
-  std::filesystem::create_directories(path_);
-}
+Folder::Folder() : path_(make_memory_folder("qkv-fuzz-")) {}
 
 Folder::~Folder() { std::filesystem::remove_all(path_); }
 

@@ -170,8 +170,14 @@ class Inspect(unittest.TestCase):
         self.assertEqual(self.inspect(*arguments, "--color", "always", env={"COLORTERM": ""}).replace("\r", "").count("\n"),
                          plain.count("\n"))
 
+    def test_colour_on_a_terminal(self):
+        arguments = ["-p", "the cat", "--layer", "0", "--head", "1"]
+
         def on_terminal(**env):
-            main, terminal = pty.openpty()
+            try:
+                main, terminal = pty.openpty()
+            except OSError as error:
+                self.skipTest(f"no pseudo-terminals here: {error}")
             with subprocess.Popen([QKV, "inspect", "-m", self.model, *arguments], stdout=terminal,
                                   env={**os.environ, "TERM": "xterm", "NO_COLOR": "", **env}) as process:
                 os.close(terminal)

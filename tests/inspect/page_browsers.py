@@ -30,7 +30,8 @@ class Chromium:
         options = Options()
         options.binary_location = CHROMIUM
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,1000",
-                     "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND"]
+                     "--disable-dev-shm-usage", "--disable-background-networking",
+                     "--host-resolver-rules=MAP * ~NOTFOUND"]
         if unlimited:  # frames as fast as they can be made, not as fast as a screen shows them
             arguments += ["--disable-frame-rate-limit", "--disable-gpu-vsync"]
         for argument in arguments:

@@ -2,8 +2,10 @@
 #include "os/atomic_directory.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "formats/scratch.h"
+#include "memory_folder.h"
 #include "os/atomic_file.h"
 #include "qkv/error.h"
 
@@ -64,9 +66,14 @@ TEST(LinkFile, IsASecondNameAndReplaces) {
 
 TEST(LinkFile, CopiesToAnotherFileSystem) {
   const Scratch scratch;
-  if (::access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "there is one file system only";
-  const std::string other = "/dev/shm/qkv-test-" + std::to_string(::getpid());
-  fs::create_directory(other);
+  const std::string other = test::make_memory_folder("qkv-test-");
+  struct stat here {
+  }, there{};
+  ASSERT_EQ(::stat(scratch.path(".").c_str(), &here) | ::stat(other.c_str(), &there), 0);
+  if (here.st_dev == there.st_dev) {
+    fs::remove_all(other);
+    GTEST_SKIP() << "/dev/shm is no second file system that can be written";
+  }
   link_file(scratch.file("a", "text"), other + "/b");
   EXPECT_EQ(read_all(other + "/b"), "text");
   fs::remove_all(other);

@@ -18,8 +18,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
+
+from memory_folder import make_memory_folder
 
 OPTIONS = ["--n-layer", "1", "--n-head", "2", "--d-model", "8", "--ctx-len", "8", "--batch-size", "1", "--tokenizer",
            "bytes", "--threads", "1", "--sample-interval", "0", "--eval-iters", "1", "--keep", "2"]
@@ -150,7 +151,7 @@ def kill_by_clock(killer, count, optimizer):
 def main():
     program = os.path.abspath(sys.argv[1])
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 20
-    folder = tempfile.mkdtemp(prefix="qkv-kill-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    folder = make_memory_folder("qkv-kill-")
     try:
         killer = Killer(program, folder)
         by_clock = count // 2 if count > 40 else count * 3 // 10

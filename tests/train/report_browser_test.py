@@ -69,7 +69,8 @@ def open_browser():
     options = Options()
     options.binary_location = CHROMIUM
     for argument in ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,900",
-                     "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND"]:
+                     "--disable-dev-shm-usage", "--disable-background-networking",
+                     "--host-resolver-rules=MAP * ~NOTFOUND"]:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     return webdriver.Chrome(service=Service(DRIVER), options=options)

@@ -13,18 +13,13 @@
 #include <system_error>
 #include <vector>
 
+#include "memory_folder.h"
+
 namespace qkv {
 
 class TestDirectory {
  public:
-  TestDirectory() {
-    // In memory where there is such a place: a run syncs often, and disks take their time.
-    std::error_code none;
-    const bool memory = std::filesystem::is_directory("/dev/shm", none) && ::access("/dev/shm", W_OK) == 0;
-    path_ = ((memory ? std::filesystem::path("/dev/shm") : std::filesystem::temp_directory_path()) / "qkv-test-XXXXXX")
-                .string();
-    if (!mkdtemp(path_.data())) throw std::system_error(errno, std::generic_category(), path_);
-  }
+  TestDirectory() = default;
   ~TestDirectory() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
@@ -36,7 +31,7 @@ class TestDirectory {
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
  private:
-  std::string path_;
+  std::string path_ = test::make_memory_folder("qkv-test-");
 };
 
 inline std::string contents(const std::string& path) {

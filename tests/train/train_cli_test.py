@@ -1,22 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """qkv train as people run it: resuming, interrupts, kills, full disks, bad input. Usage: train_cli_test.py QKV"""
 
+import itertools
 import json
 import os
 import pty
 import random
+import re
 import resource
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
+
+from memory_folder import make_memory_folder
 
 QKV = None
 SMALL = ["--n-layer", "1", "--n-head", "2", "--d-model", "16", "--ctx-len", "16", "--batch-size", "2", "--tokenizer",
          "bytes", "--threads", "1", "--sample-interval", "0", "--eval-interval", "10", "--eval-iters", "2"]
+
+
+def processor_levels():
+    """What QKV_CPU may be here, as the program says it."""
+    done = subprocess.run([QKV, "--version"], env={**os.environ, "QKV_CPU": "?"}, stderr=subprocess.PIPE)
+    return re.search(r"\(([^)]*)\)", done.stderr.decode()).group(1).split(", ")
 
 
 def text(size):
@@ -30,8 +39,7 @@ def text(size):
 
 class TrainTest(unittest.TestCase):
     def setUp(self):
-        # In memory where there is such a place: a run syncs often, and disks take their time.
-        self.folder = tempfile.mkdtemp(prefix="qkv-test-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+        self.folder = make_memory_folder("qkv-test-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.data = self.write("text.txt", text(6000))
 
@@ -140,7 +148,10 @@ class Run(TrainTest):
             self.assertAlmostEqual(self.metrics(out)[0]["learning_rate"], rate)
 
     def test_shows_a_bar_on_a_terminal(self):
-        leader, follower = pty.openpty()
+        try:
+            leader, follower = pty.openpty()
+        except OSError as error:
+            self.skipTest(f"no pseudo-terminals here: {error}")
         process = subprocess.Popen(self.command("out", "--steps", "200"), stdout=subprocess.DEVNULL, stderr=follower)
         os.close(follower)
         seen = b""
@@ -461,11 +472,13 @@ class BadInput(TrainTest):
 
     def test_the_memory_told_is_the_memory_taken(self):
         sizes = ["--n-layer", "4", "--n-head", "6", "--d-model", "384", "--ctx-len", "256", "--batch-size", "4"]
-        for more in (["--dtype", "f32"], ["--dtype", "f32", "--recompute"], ["--dtype", "auto"]):
+        levels = [os.environ.get("QKV_CPU", ""), "avx2" if "avx2" in processor_levels() else "portable"]
+        operands = (["--dtype", "f32"], ["--dtype", "f32", "--recompute"], ["--dtype", "auto"])
+        for level, more in itertools.product(levels, operands):
             command = [QKV, "train", "--data", self.write("long.txt", text(20000)), "--out", self.path("out"),
                        "--tokenizer", "bytes", "--steps", "1", "--eval-interval", "0", "--sample-interval", "0",
                        "--threads", "2", *sizes, *more]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "QKV_CPU": level})
             out = process.stdout.read().decode()
             process.stdout.close()
             _, status, usage = os.wait4(process.pid, 0)
@@ -473,7 +486,7 @@ class BadInput(TrainTest):
             self.assertEqual(status, 0)
             told = float(next(line for line in out.splitlines() if line.startswith("memory: ")).split()[1])
             taken = usage.ru_maxrss * 1024e-9
-            self.assertLess(abs(told / taken - 1), 0.15, f"{more}: {told} GB told, {taken} GB taken")
+            self.assertLess(abs(told / taken - 1), 0.1, f"{level} {more}: {told} GB told, {taken} GB taken")
             shutil.rmtree(self.path("out"))
 
     def test_too_little_memory_is_said_before_anything_is_done(self):
