@@ -175,7 +175,8 @@ class Device {
   // at and its rows are 0; positions [>= ctx, d_model] or empty.
   virtual void embed(const Sequences& s, std::span<const std::int32_t> tokens, std::int64_t first_position,
                      const TokenTable& table, double scale, const ConstView& positions, const View& x) = 0;
-  // dx -> the tables' gradients. `touched` has, per slot past 0, the rows of the token table that may not be 0.
+  // dx -> the tables' gradients. `touched` has, per slot past 0, the rows of the token table that may not be 0; the
+  // slots of dtable that the steps name have memory, past slot 0 zeros before they are used and after.
   virtual void embed_backward(const Sequences& s, std::span<const SumStep> steps, std::span<const std::int32_t> tokens,
                               double scale, const ConstView& dx, const Dims& table, const SlotPointers& dtable,
                               std::span<std::vector<std::int32_t>* const> touched, const Dims& positions,

@@ -42,13 +42,17 @@ inline std::int64_t size_of(const ConstView& x) noexcept {
 }
 
 // A gradient [size] that is a sum over rows: leaf_of(sequence, first, count, leaf) adds elements first ... first +
-// count of that sequence's leaf to leaf [count], which is zeros. All slots that the steps name have memory.
+// count of that sequence's leaf to leaf [count], which is zeros.
 template <class T, class Leaf>
 void add_leaves(std::span<const SumStep> steps, const SlotPointers& slots, std::int64_t size, const Leaf& leaf_of) {
   constexpr std::int64_t kColumns = 64;
   parallel_ranges(size, kColumns, [&](std::int64_t first, std::int64_t last) {
     const std::int64_t count = last - first;
-    const auto slot = [&](int i) { return static_cast<T*>(slots[static_cast<std::size_t>(i)]) + first; };  // [count]
+    T own[kSumSlots][kColumns];  // of slots without memory
+    const auto slot = [&](int i) {
+      T* given = static_cast<T*>(slots[static_cast<std::size_t>(i)]);
+      return given ? given + first : own[i];  // [count]
+    };
     for (const SumStep& step : steps) {
       T* to = slot(step.to);
       if (step.from >= 0) {
