@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 
 #include "device/reference/loops.h"
@@ -186,21 +187,19 @@ void ReferenceDevice::embed_backward(const Sequences& s, std::span<const SumStep
                                      std::span<std::vector<std::int32_t>* const> touched, const Dims& positions,
                                      const SlotPointers& dpositions) {
   const std::int64_t d = dx.shape[1];
-  // Leaves are whole tables here; slots past 0 are 0 again once they are free, as callers expect.
-  if (dtable[0]) {
-    std::vector<std::int32_t> all(static_cast<std::size_t>(table[0]));
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int32_t>(i);
-    for (const SumStep& step : steps)
-      if (step.to != 0) *touched[static_cast<std::size_t>(step.to)] = all;
+  // Leaves are whole tables here; a slot past 0 is 0 again as soon as it is free, as callers expect.
+  std::vector<std::int32_t> all(static_cast<std::size_t>(table[0]));
+  std::iota(all.begin(), all.end(), 0);
+  for (const SumStep& step : steps) {
+    if (!dtable[0]) break;
+    sum_rows(s, {&step, 1}, dtable, table[0] * d, [&](std::int64_t i, double* leaf) {
+      for (std::int64_t j = 0; j < d; ++j) leaf[tokens[static_cast<std::size_t>(i)] * d + j] += scale * row(dx, i)[j];
+    });
+    if (step.to != 0) *touched[static_cast<std::size_t>(step.to)] = all;
+    if (step.from < 0) continue;
+    std::fill_n(static_cast<double*>(dtable[static_cast<std::size_t>(step.from)]), table[0] * d, 0.0);
+    touched[static_cast<std::size_t>(step.from)]->clear();
   }
-  sum_rows(s, steps, dtable, table[0] * d, [&](std::int64_t i, double* leaf) {
-    for (std::int64_t j = 0; j < d; ++j) leaf[tokens[static_cast<std::size_t>(i)] * d + j] += scale * row(dx, i)[j];
-  });
-  for (const SumStep& step : steps)
-    if (dtable[0] && step.from >= 0) {
-      std::fill_n(static_cast<double*>(dtable[static_cast<std::size_t>(step.from)]), table[0] * d, 0.0);
-      touched[static_cast<std::size_t>(step.from)]->clear();
-    }
   sum_rows(s, steps, dpositions, positions[0] * d, [&](std::int64_t i, double* leaf) {
     for (std::int64_t j = 0; j < d; ++j) leaf[i % s.ctx * d + j] += row(dx, i)[j];
   });
