@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/rotary.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,52 +8,6 @@
 
 namespace qkv {
 namespace {
-
-// R31 of the reports: x = [1, 2, 3, 4] at position 1, base 10000 (angles 1 and 0.01).
-TEST(Rotary, TurnsHalvesNotNeighbours) {
-  RotaryTable<double> table{4, 10000, {}, {}};
-  table.reach(2);
-  std::vector<double> x{1, 2, 3, 4};
-  rotary({1, 1}, 1, table.head_dim, table, 1, false, x.data());
-  const double half[] = {-1.9841106, 1.9599007, 2.4623779, 4.0197997};
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(x[i], half[i], 1e-7);
-  // Checkpoints whose pairs are neighbours: the same turn between two reorderings.
-  std::vector<double> y{1, 3, 2, 4};
-  rotary({1, 1}, 1, table.head_dim, table, 1, false, y.data());
-  const double neighbours[] = {-1.1426397, 2.9598507, 1.9220756, 4.0297995};
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(y[i], neighbours[i], 1e-7);
-}
-
-TEST(Rotary, PositionZeroIsTheIdentityAndBackUndoes) {
-  RotaryTable<float> table{6, 50, {}, {}};
-  table.reach(3);
-  table.reach(7);
-  std::vector<float> x(2 * 3 * 2 * 6);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7) - 3.0f;
-  const auto before = x;
-  rotary({2, 3}, 2, 12, table, 0, false, x.data());
-  for (std::size_t b = 0; b < 2; ++b)
-    for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(x[b * 36 + i], before[b * 36 + i]);
-  EXPECT_NE(x, before);
-  rotary({2, 3}, 2, 12, table, 0, true, x.data());
-  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], before[i], 1e-5f);
-}
-
-// What makes it a position code: q . k depends on the distance alone.
-TEST(Rotary, DotProductsDependOnTheDistance) {
-  RotaryTable<double> table{8, 10000, {}, {}};
-  table.reach(40);
-  const auto dot_at = [&](std::int64_t i, std::int64_t j) {
-    std::vector<double> q{1, -2, 0.5, 3, 2, 1, -1, 0.25}, k{0.5, 1, 2, -1, 1, 1, 3, -2};
-    rotary({1, 1}, 1, table.head_dim, table, i, false, q.data());
-    rotary({1, 1}, 1, table.head_dim, table, j, false, k.data());
-    double sum = 0;
-    for (std::size_t d = 0; d < 8; ++d) sum += q[d] * k[d];
-    return sum;
-  };
-  EXPECT_NEAR(dot_at(5, 2), dot_at(33, 30), 1e-12);
-  EXPECT_GT(std::abs(dot_at(5, 2) - dot_at(5, 3)), 1e-3);
-}
 
 // LLaMA 3.1's scaling, worked by hand: theta 500000, head_dim 128, factor 8, low 1, high 4, first context 8192. Pair 0
 // turns fast and is kept; pair 63 has a wave of 2.56 million tokens and is divided by 8; pair 32 turns 707^-1 a

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ONNX's own node tests of norms, rotary positions and softmax, against the layers. The folder is QKV_CASES_DIR.
+// ONNX's own node tests of norms, rotary positions and softmax, against the processor. The folder is QKV_CASES_DIR.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,9 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "model/cross_entropy.h"
-#include "model/norm.h"
-#include "model/rotary.h"
+#include "device/device.h"
 #include "qkv/array_file.h"
 
 namespace qkv {
@@ -54,8 +52,10 @@ void check_norm(const Case& c, Norm kind) {
   const std::int64_t rows = x.size() / d;
   Floats y(static_cast<std::size_t>(x.size())), statistics(static_cast<std::size_t>(2 * rows)), mean, inverse;
   const Tensor bias = c.has("B") ? c.input("B") : Tensor();
-  norm_forward<float>(kind, c.attribute("epsilon", 1e-5), rows, d, x.data(), w.data(),
-                      static_cast<const float*>(bias.raw()), y.data(), statistics.data());
+  const NormParameters norm{kind, c.attribute("epsilon", 1e-5), view(w.data(), Dims{d}),
+                            bias.raw() ? bias.view() : ConstView{}};
+  find_device("cpu")->norm(norm, view(x.data(), Dims{rows, d}), view(y.data(), Dims{rows, d}),
+                           view(statistics.data(), Dims{rows, 2}));
   c.expect("Y", y);
   if (kind == Norm::rmsnorm) return;
   for (std::size_t i = 0; i < statistics.size(); i += 2) {
@@ -75,8 +75,8 @@ void check_rotary(const Case& c) {
   std::int64_t turned = c.attribute<std::int64_t>("rotary_embedding_dim", 0);
   if (turned == 0) turned = d;
   const bool interleaved = c.attribute("interleaved", 0) != 0;
-  RotaryTable<float> table{turned, 10000, Floats(cosines.data(), cosines.data() + cosines.size()),
-                           Floats(sines.data(), sines.data() + sines.size())};
+  const Dims shape{cosines.size() / (turned / 2), turned / 2};
+  const RotaryTable table{view(cosines.data(), shape), view(sines.data(), shape)};
   const Tensor ids = c.has("position_ids") ? c.input("position_ids") : Tensor();
   Floats y(x.data(), x.data() + x.size());
   for (std::int64_t row = 0; row < x.size() / d; ++row) {
@@ -88,7 +88,8 @@ void check_rotary(const Case& c) {
     };
     for (std::int64_t i = 0; i < turned; ++i)
       pairs[static_cast<std::size_t>(i)] = y[static_cast<std::size_t>(place(i))];
-    rotary({1, 1}, 1, table.head_dim, table, position, false, pairs.data());
+    find_device("cpu")->rotary({1, 1}, table, {1, turned, turned}, position, false,
+                               view(pairs.data(), Dims{1, turned}));
     for (std::int64_t i = 0; i < turned; ++i)
       y[static_cast<std::size_t>(place(i))] = pairs[static_cast<std::size_t>(i)];
   }
@@ -104,7 +105,9 @@ void check_softmax(const Case& c) {
   Floats logits(x.data(), x.data() + x.size()), y(logits.size());
   const std::vector<std::int32_t> targets(static_cast<std::size_t>(x.size() / n), 0);
   std::vector<double> losses(targets.size());
-  cross_entropy(x.size() / n, n, n, logits.data(), targets.data(), 1.0f, y.data(), losses.data());
+  const std::int64_t rows = x.size() / n;
+  find_device("cpu")->cross_entropy(n, view(logits.data(), Dims{rows, n}), targets, 1, view(y.data(), Dims{rows, n}),
+                                    view(losses.data(), Dims{rows}));
   for (std::int64_t i = 0; i < x.size(); i += n) y[static_cast<std::size_t>(i)] += 1.0f;
   c.expect("y", y);
 }

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of f32 weight matrices at widths whose rows begin a multiple of 4 KB apart, which go another way.
-#include "model/weight_gradient.h"
-
+// The processor's gradients of f32 weight matrices at widths whose rows begin a multiple of 4 KB apart, which are
+// copied first (cpu/weight_gradients.cc).
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
 #include "core/random.h"
+#include "device/device.h"
 #include "qkv/threads.h"
 
 namespace qkv {
 namespace {
 
 using Floats = std::vector<float>;
-using Gradient = WeightGradient<float, float>;
 
 // Three sequences, one past the rows that are copied at a time, one empty; leaves 1 and 2 are summed before they join
 // 0.
@@ -37,22 +36,29 @@ const float* dy_of() { return numbers() + kSequences.ctx; }
 
 struct Shape {
   std::int64_t in, ldx, out, ldy;
-  CopiedOperand copied;
 };
-const Shape kShapes[] = {{1024, 1024, 45, 45, CopiedOperand::x},
-                         {45, 45, 1024, 1024, CopiedOperand::dy},
-                         {1030, 2048, 70, 1024, CopiedOperand::x},
-                         {70, 1024, 500, 2048, CopiedOperand::dy},
-                         {40, 1023, 50, 1025, CopiedOperand::none}};
+const Shape kShapes[] = {{1024, 1024, 45, 45},    // x is copied
+                         {45, 45, 1024, 1024},    // dy
+                         {1030, 2048, 70, 1024},  // x
+                         {70, 1024, 500, 2048},   // dy
+                         {40, 1023, 50, 1025}};   // neither
+
+WeightGradient gradient_of(const Shape& shape, float* first, float* second) {
+  const std::int64_t rows = kSequences.rows();
+  return {{x_of(), DType::f32, Dims{rows, shape.in}, Dims{shape.ldx, 1}},
+          {dy_of(), DType::f32, Dims{rows, shape.out}, Dims{shape.ldy, 1}},
+          {first, second}};
+}
+void add(std::span<const SumStep> steps, const WeightGradient& g) {
+  find_device("cpu")->weight_gradients(kSequences, steps, {&g, 1});
+}
 
 TEST(WeightGradientF32, IsTheSumOverRowsWhereRowsCollide) {
   for (const Shape& shape : kShapes) {
     SCOPED_TRACE(testing::Message() << shape.in << " x " << shape.out);
     const float *x = x_of(), *dy = dy_of();  // [rows, ldx], [rows, ldy]
     Floats dw(static_cast<std::size_t>(shape.in * shape.out), 7.0f);
-    const Gradient g{shape.in, shape.out, x, shape.ldx, dy, shape.ldy, {dw.data()}};
-    ASSERT_EQ(copied_operand(g), shape.copied);
-    add_weight_gradients<float, float>(kSequences, kTree, {&g, 1});
+    add(kTree, gradient_of(shape, dw.data(), nullptr));
     const Random random(5);
     for (std::uint64_t n = 0; n < 400; ++n) {  // elements, the last among them
       const auto pick = [&](std::uint64_t k, std::int64_t size) {
@@ -74,26 +80,18 @@ TEST(WeightGradientF32, IsTheSumOverRowsWhereRowsCollide) {
 TEST(WeightGradientF32, HasTheSameBitsAtAnyThreadCountAndStepByStep) {
   for (const Shape& shape : kShapes) {
     SCOPED_TRACE(testing::Message() << shape.in << " x " << shape.out);
-    const float *x = x_of(), *dy = dy_of();  // [rows, ldx], [rows, ldy]
     const auto size = static_cast<std::size_t>(shape.in * shape.out);
     Floats expected(size), second(size);
-    const auto into = [&](Floats& dw) {
-      return Gradient{shape.in, shape.out, x, shape.ldx, dy, shape.ldy, {dw.data(), second.data()}};
-    };
     set_num_threads(1);
-    const Gradient alone = into(expected);
-    add_weight_gradients<float, float>(kSequences, kTree, {&alone, 1});
+    add(kTree, gradient_of(shape, expected.data(), second.data()));
     for (const int threads : {2, 3}) {
       set_num_threads(threads);
       Floats found(size);
-      Gradient g = into(found);
-      g.dw[1] = nullptr;  // the partial sum lives in the tasks' memory
-      add_weight_gradients<float, float>(kSequences, kTree, {&g, 1});
+      add(kTree, gradient_of(shape, found.data(), nullptr));  // the partial sum lives in the tasks' memory
       EXPECT_EQ(found, expected) << threads << " threads";
     }
     Floats found(size);
-    const Gradient g = into(found);
-    for (const SumStep& step : kTree) add_weight_gradients<float, float>(kSequences, {&step, 1}, {&g, 1});
+    for (const SumStep& step : kTree) add({&step, 1}, gradient_of(shape, found.data(), second.data()));
     EXPECT_EQ(found, expected) << "step by step";
     set_num_threads(0);
   }
