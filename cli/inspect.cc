@@ -48,9 +48,11 @@ std::vector<qkv::HeadId> heads_of(const std::vector<std::string>& list, const ch
                                    : std::from_chars_result{text.data(), std::errc::invalid_argument};
     if (wrong != std::errc() || stop != end)
       throw UsageError(fmt::format("{} needs LAYER.HEAD, such as 0.3; found '{}'", option, text));
-    if (id.layer < 0 || id.layer >= c.n_layer || id.head < 0 || id.head >= c.n_head)
+    const bool exists = id.layer >= 0 && id.layer < c.n_layer;
+    const std::int64_t count = exists ? c.layer(id.layer).n_head : c.n_head;
+    if (!exists || id.head < 0 || id.head >= count)
       throw UsageError(
-          fmt::format("{} needs a layer below {} and a head below {}; found {}", option, c.n_layer, c.n_head, text));
+          fmt::format("{} needs a layer below {} and a head below {}; found {}", option, c.n_layer, count, text));
     heads.push_back(id);
   }
   return heads;
@@ -116,19 +118,29 @@ std::vector<qkv::TraceSite> sites_of(const Options& o) {
 void write_page(const Options& o, const qkv::Trace& trace, const qkv::Tokenizer& tokenizer) {
   qkv::InspectPageOptions options;
   for (std::int64_t l = 0; (o.layer || o.head) && l < trace.config.n_layer; ++l)
-    for (std::int64_t h = 0; h < trace.config.n_head; ++h)
+    for (std::int64_t h = 0; h < trace.config.layer(l).n_head; ++h)
       if (o.layer.value_or(l) == l && o.head.value_or(h) == h) options.first.push_back({l, h});
   qkv::save_text(o.html, qkv::inspect_page(trace, tokenizer, options));
 }
 
+// "12", or "4 to 12" where layers differ.
+std::string head_counts(const qkv::ModelConfig& c) {
+  std::int64_t least = c.layer(0).n_head, most = least;
+  for (std::int64_t l = 1; l < c.n_layer; ++l) {
+    least = std::min(least, c.layer(l).n_head);
+    most = std::max(most, c.layer(l).n_head);
+  }
+  return least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most);
+}
+
 std::string terminal_text(const Options& o, const qkv::Trace& trace, const qkv::Tokenizer& tokenizer) {
   std::string text = fmt::format("{} tokens, {} layers of {} heads\n{}\n", trace.ctx(), trace.config.n_layer,
-                                 trace.config.n_head, kWhatWeightsAreNot);
+                                 head_counts(trace.config), kWhatWeightsAreNot);
   if (!o.details())
     return text + heads_text(trace) + "\n" + lens_text(trace, tokenizer) +
            "\n--layer L --head H shows who reads whom, --all shows it for every head\n";
   for (std::int64_t l = 0; l < trace.config.n_layer; ++l)
-    for (std::int64_t h = 0; h < trace.config.n_head; ++h)
+    for (std::int64_t h = 0; h < trace.config.layer(l).n_head; ++h)
       if (o.layer.value_or(l) == l && o.head.value_or(h) == h)
         text +=
             head_text(trace, {l, h}, static_cast<std::size_t>(o.top), colours_of_output(o.colour), output_columns()) +
@@ -153,8 +165,11 @@ void check(const Options& o) {
 void check_heads(const Options& o, const qkv::ModelConfig& c) {
   if (o.layer.value_or(0) >= c.n_layer)
     throw UsageError(fmt::format("--layer needs a layer below {}; found {}", c.n_layer, *o.layer));
-  if (o.head.value_or(0) >= c.n_head)
-    throw UsageError(fmt::format("--head needs a head below {}; found {}", c.n_head, *o.head));
+  std::int64_t heads = 0;  // of the layer asked for, or of the one that has the most
+  for (std::int64_t l = 0; l < c.n_layer; ++l)
+    if (o.layer.value_or(l) == l) heads = std::max(heads, c.layer(l).n_head);
+  if (o.head.value_or(0) >= heads)
+    throw UsageError(fmt::format("--head needs a head below {}; found {}", heads, *o.head));
 }
 
 void run(const Options& o) {

@@ -82,7 +82,7 @@ std::string head_name(const HeadId& id) { return fmt::format("{}.{}", id.layer, 
 std::string heads_text(const Trace& trace) {
   std::string text = "head    entropy    first  previous      own   of each query's weight, mean\n";
   for (std::int64_t l = 0; l < trace.config.n_layer; ++l)
-    for (std::int64_t h = 0; h < trace.config.n_head; ++h) {
+    for (std::int64_t h = 0; h < trace.config.layer(l).n_head; ++h) {
       const RowFacts f = mean_facts(pattern_of(trace, {l, h}), trace.ctx());
       text += fmt::format("{:<7} {:>7.3f}  {:>7}  {:>8}  {:>7}\n", head_name({l, h}), f.entropy, share(f.first),
                           share(f.previous), share(f.own));
@@ -91,10 +91,11 @@ std::string heads_text(const Trace& trace) {
 }
 
 std::string head_text(const Trace& trace, const HeadId& id, std::size_t top, Colours colours, std::size_t width) {
-  const std::int64_t ctx = trace.ctx(), group = trace.config.n_head / trace.config.n_kv_head;
+  const LayerConfig& c = trace.config.layer(id.layer);
+  const std::int64_t ctx = trace.ctx(), group = c.n_head / c.n_kv_head;
   const float* pattern = pattern_of(trace, id);  // [ctx, ctx]
   const RowFacts mean = mean_facts(pattern, ctx);
-  std::string text = fmt::format("layer {}, head {}   q [{}, {}]", id.layer, id.head, ctx, trace.config.head_dim);
+  std::string text = fmt::format("layer {}, head {}   q [{}, {}]", id.layer, id.head, ctx, c.head_dim);
   if (group > 1) text += fmt::format(", reads key head {}", id.head / group);
   text += fmt::format(
       "\nmean entropy {:.3f} nats; of the weight {} on the first token, {} on the previous one, {} on itself\n\n",

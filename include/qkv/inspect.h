@@ -22,17 +22,19 @@
 
 namespace qkv {
 
-// All tensors f32, row-major. Those that were not asked for, or that the model does not have, are empty (size() == 0).
+// Sizes are those of the layer, whose numbers of heads may differ. All tensors f32, row-major. Those that were not
+// asked for, or that the model does not have, are empty (size() == 0).
 struct TraceLayer {
-  Tensor q;               // [ctx, n_head, head_dim]      before rotary positions
+  Tensor q;               // [ctx, n_head, head_dim]      before rotary positions, after QK-norm
   Tensor k;               // [ctx, n_kv_head, head_dim]   query head h reads key head h / (n_head / n_kv_head)
   Tensor v;               // [ctx, n_kv_head, v_head_dim]
   Tensor rot_q;           // [ctx, n_head, head_dim]      after rotary positions; empty without them
   Tensor rot_k;           // [ctx, n_kv_head, head_dim]
   Tensor products;        // [n_head, ctx, ctx]           q . k (rot_q . rot_k): query, then key
-  Tensor scaled;          // [n_head, ctx, ctx]           products / sqrt(head_dim)
-  Tensor scores;          // [n_head, ctx, ctx]           scaled, and -inf where key > query
-  Tensor pattern;         // [n_head, ctx, ctx]           softmax of scores; exactly 0 where key > query
+  Tensor scaled;          // [n_head, ctx, ctx]           products / sqrt(head_dim), or times attention_scale
+  Tensor scores;          // [n_head, ctx, ctx]           scaled, then softcap and ALiBi; -inf where key > query or
+                          //                              outside the window
+  Tensor pattern;         // [n_head, ctx, ctx]           softmax of scores, sinks among them; exactly 0 for -inf
   Tensor z;               // [ctx, n_head, v_head_dim]    pattern . v
   Tensor attn_out;        // [ctx, d_model]               what attention adds to the stream
   Tensor resid_pre;       // [ctx, d_model]
@@ -40,10 +42,10 @@ struct TraceLayer {
   Tensor ln1_normalized;  // [ctx, d_model]               rmsnorm: before its gain; layernorm: its result
   Tensor ln2_scale;       // [ctx, 1]                     the MLP's norm
   Tensor ln2_normalized;  // [ctx, d_model]
-  Tensor resid_mid;       // [ctx, d_model]
+  Tensor resid_mid;       // [ctx, d_model]               empty where attention and MLP are parallel
   Tensor resid_post;      // [ctx, d_model]
   Tensor mlp_pre;         // [ctx, d_ff]
-  Tensor mlp_pre_linear;  // [ctx, d_ff]                  swiglu only
+  Tensor mlp_pre_linear;  // [ctx, d_ff]                  gated only
   Tensor mlp_post;        // [ctx, d_ff]
   Tensor mlp_out;         // [ctx, d_model]               what the MLP adds to the stream
 
@@ -97,7 +99,7 @@ struct Trace {
   Tensor logits;                // [ctx, vocab_size] f32: row t predicts token t + 1
   std::vector<LensStage> lens;  // [n_layer + 1]: stage 0 is what layer 0 reads, stage n_layer is the output; or empty
   Tensor rollout;               // [n_layer, ctx, ctx] f32: see attention_rollout; or empty
-  std::vector<HeadScores> head_scores;  // [n_layer * n_head] by layer and head, or empty
+  std::vector<HeadScores> head_scores;  // of every head, by layer and head, or empty
 
   std::int64_t ctx() const noexcept { return static_cast<std::int64_t>(tokens.size()); }
 };
@@ -168,7 +170,7 @@ LensStage lens_stage(const Tensor& logits, std::int64_t top, std::span<const std
 // Attention rollout (Abnar and Zuidema, "Quantifying attention flow in transformers", 2020): how much of each token's
 // first stream is in each position's stream after a layer, if heads weigh alike and a residual counts half:
 // R[l] = (mean over heads of pattern[l] + I) / 2 . R[l - 1], R[-1] = I.
-// patterns: [n_layer] of [n_head, ctx, ctx] f32 -> [n_layer, ctx, ctx] f32, each row sums to 1.
+// patterns: [n_layer] of [the layer's n_head, ctx, ctx] f32 -> [n_layer, ctx, ctx] f32, each row sums to 1.
 Tensor attention_rollout(std::span<const Tensor* const> patterns);
 
 struct HeadScoreOptions {
@@ -211,7 +213,8 @@ struct InspectPageOptions {
 // The page: one self-contained HTML file of at most most_bytes (docs/inspect.md), made from what the trace holds alone.
 // The more there is, the coarser its numbers are; the page tells how far off each may be. Needs q, k, v, z, scaled and
 // pattern of every layer; the lens, rollout and head_scores where the trace has them. Throws std::invalid_argument
-// where they are missing or not finite, and where the text is too long for so many bytes.
+// where they are missing or not finite, where the text is too long for so many bytes, and where layers have different
+// heads or scores other than q . k / sqrt(head_dim) under a causal mask (a window, a softcap, ALiBi, sinks, a scale).
 std::string inspect_page(const Trace& trace, const Tokenizer& tokenizer, const InspectPageOptions& options = {});
 
 // Throws std::invalid_argument where no page of these tokens keeps to most_bytes, and says about how many tokens do,

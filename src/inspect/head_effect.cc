@@ -78,8 +78,9 @@ bool same(const HeadId& a, const HeadId& b) { return a.layer == b.layer && a.hea
 void check_heads(const ModelConfig& c, std::span<const HeadId> zeroed, std::span<const HeadId> patched) {
   for (const auto& list : {zeroed, patched})
     for (const HeadId& id : list)
-      if (id.layer < 0 || id.layer >= c.n_layer || id.head < 0 || id.head >= c.n_head)
-        refuse_inspect("heads below layer " + std::to_string(c.n_layer) + " and head " + std::to_string(c.n_head),
+      if (const std::int64_t heads = id.layer >= 0 && id.layer < c.n_layer ? c.layer(id.layer).n_head : c.n_head;
+          id.layer < 0 || id.layer >= c.n_layer || id.head < 0 || id.head >= heads)
+        refuse_inspect("heads below layer " + std::to_string(c.n_layer) + " and head " + std::to_string(heads),
                        std::to_string(id.layer) + "." + std::to_string(id.head));
   for (const HeadId& a : zeroed)
     for (const HeadId& b : patched)

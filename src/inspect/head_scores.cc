@@ -20,15 +20,17 @@ struct Repeated {
 class ScoreSink : public TraceSink {
  public:
   ScoreSink(const ModelConfig& c, const Repeated& text) : text_(text) {
-    for (std::int64_t l = 0; l < c.n_layer; ++l)
-      for (std::int64_t h = 0; h < c.n_head; ++h) sums.push_back({l, h, 0, 0, 0, 0});
+    for (std::int64_t l = 0; l < c.n_layer; ++l) {
+      first_.push_back(sums.size());
+      for (std::int64_t h = 0; h < c.layer(l).n_head; ++h) sums.push_back({l, h, 0, 0, 0, 0});
+    }
   }
   bool wants(TraceSite site, std::int64_t) const override { return site == TraceSite::pattern; }
   void visit(const Traced& traced) override {
     const Dims& s = traced.values.strides;
     for (std::int64_t b = 0; b < traced.values.shape[0]; ++b)
       for (std::int64_t h = 0; h < traced.values.shape[1]; ++h)
-        add(sums[static_cast<std::size_t>(traced.layer * traced.values.shape[1] + h)],
+        add(sums[first_[static_cast<std::size_t>(traced.layer)] + static_cast<std::size_t>(h)],
             [&](std::int64_t i, std::int64_t j) {
               const std::int64_t at = b * s[0] + h * s[1] + i * s[2] + j * s[3];
               return traced.values.dtype == DType::f64 ? static_cast<const double*>(traced.values.data)[at]
@@ -36,7 +38,7 @@ class ScoreSink : public TraceSink {
             });
   }
 
-  std::vector<HeadScores> sums;  // [n_layer * n_head]
+  std::vector<HeadScores> sums;  // of every head, by layer
 
  private:
   template <class Weight>
@@ -58,6 +60,7 @@ class ScoreSink : public TraceSink {
   }
 
   Repeated text_;
+  std::vector<std::size_t> first_;  // [n_layer]: where the layer's heads begin
 };
 
 // What may be drawn: the alphabet or the vocabulary, each token once, without the begin token.

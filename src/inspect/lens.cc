@@ -107,13 +107,17 @@ std::vector<LensStage> logit_lens(Model& model, const Trace& trace, std::int64_t
 
 Tensor attention_rollout(std::span<const Tensor* const> patterns) {
   if (patterns.empty()) refuse_inspect("the patterns of at least one layer", "none");
-  const Dims& shape = patterns[0]->shape();
-  if (shape.rank() != 3 || shape[1] != shape[2] || shape[0] < 1)
-    refuse_inspect("patterns [n_head, ctx, ctx]", to_string(shape));
-  const std::int64_t n_head = shape[0], ctx = shape[1], n_layer = static_cast<std::int64_t>(patterns.size());
-  for (const Tensor* pattern : patterns) require_f32("a layer's pattern", *pattern, shape);
+  const std::int64_t ctx = patterns[0]->shape().rank() == 3 ? patterns[0]->shape()[1] : 0;
+  const auto n_layer = static_cast<std::int64_t>(patterns.size());
+  for (const Tensor* pattern : patterns) {
+    const Dims& shape = pattern->shape();
+    if (shape.rank() != 3 || shape[1] != shape[2] || shape[0] < 1)
+      refuse_inspect("patterns [n_head, ctx, ctx]", to_string(shape));
+    require_f32("a layer's pattern", *pattern, {shape[0], ctx, ctx});
+  }
   Tensor rollout({n_layer, ctx, ctx});
   for (std::int64_t l = 0; l < n_layer; ++l) {
+    const std::int64_t n_head = patterns[static_cast<std::size_t>(l)]->shape()[0];
     const float* pattern = patterns[static_cast<std::size_t>(l)]->data<float>();          // [n_head, ctx, ctx]
     const float* before = l > 0 ? rollout.data<float>() + (l - 1) * ctx * ctx : nullptr;  // [ctx, ctx]
     float* after = rollout.data<float>() + l * ctx * ctx;                                 // [ctx, ctx]

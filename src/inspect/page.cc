@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <stdexcept>
 #include <string>
 
 #include "inspect/checks.h"
+#include "inspect/page_model.h"
 #include "qkv/inspect.h"
 
 namespace qkv {
@@ -17,7 +19,7 @@ std::string text_of(const Tokenizer& tokenizer, std::int32_t id) {
   return std::string("#").append(std::to_string(id));
 }
 
-InspectLayer layer_of(const TraceLayer& layer, const ModelConfig& c, std::int64_t ctx) {
+InspectLayer layer_of(const TraceLayer& layer, const LayerConfig& c, std::int64_t ctx) {
   const bool turned = layer.rot_q.size() > 0 && layer.rot_k.size() > 0;  // what the scores were made from
   const Tensor& q = turned ? layer.rot_q : layer.q;                      // [ctx, n_head, head_dim]
   const Tensor& k = turned ? layer.rot_k : layer.k;                      // [ctx, n_kv_head, head_dim]
@@ -54,20 +56,45 @@ void add_lens(InspectPage& page, const Trace& trace, const Tokenizer& tokenizer)
 
 }  // namespace
 
+void require_page_model(const ModelConfig& c) {
+  const LayerConfig& first = c.layer(0);
+  for (std::int64_t l = 0; l < c.n_layer; ++l) {
+    const LayerConfig& one = c.layer(l);
+    const auto refuse = [l](const char* expected, const char* found) {
+      throw std::invalid_argument(std::string("[inspect_page] expected ") + expected + "; found " + found +
+                                  " in layer " + std::to_string(l));
+    };
+    if (one.n_head != first.n_head || one.n_kv_head != first.n_kv_head)
+      refuse("as many heads in every layer", "another number");
+    if (one.head_dim != first.head_dim || one.v_head_dim != first.v_head_dim)
+      refuse("heads of one size", "another size");
+    if ((one.positions == Positions::rotary) != (first.positions == Positions::rotary))
+      refuse("rotary positions in every layer or in none", "others");
+    constexpr const char* kScores = "scores of q . k / sqrt(head_dim) under a causal mask";
+    if (one.window_left >= 0) refuse(kScores, "a window");
+    if (one.attention_scale != 0) refuse(kScores, "an attention_scale");
+    if (one.softcap != 0) refuse(kScores, "a softcap");
+    if (one.alibi) refuse(kScores, "ALiBi");
+    if (one.sinks) refuse(kScores, "sinks");
+  }
+}
+
 std::string inspect_page(const Trace& trace, const Tokenizer& tokenizer, const InspectPageOptions& options) {
   InspectPage page;
   const ModelConfig& config = trace.config;
+  require_page_model(config);
   page.model = last_part(trace.model);
-  page.n_head = config.n_head;
-  page.n_kv_head = config.n_kv_head;
-  page.d_k = config.head_dim;
-  page.d_v = config.v_head_dim;
-  page.rotary = config.positions == Positions::rotary;
+  const LayerConfig& layer = config.layer(0);
+  page.n_head = layer.n_head;
+  page.n_kv_head = layer.n_kv_head;
+  page.d_k = layer.head_dim;
+  page.d_v = layer.v_head_dim;
+  page.rotary = layer.positions == Positions::rotary;
   page.facts = {{"in the stream", std::to_string(config.d_model)},
                 {"words in the vocabulary", std::to_string(config.vocab_size)}};
   page.ids = trace.tokens;
   for (const std::int32_t id : trace.tokens) page.tokens.push_back(text_of(tokenizer, id));
-  for (const TraceLayer& layer : trace.layers) page.layers.push_back(layer_of(layer, config, trace.ctx()));
+  for (const TraceLayer& one : trace.layers) page.layers.push_back(layer_of(one, layer, trace.ctx()));
   add_lens(page, trace, tokenizer);
   if (trace.rollout.size() > 0) {
     require_f32("rollout", trace.rollout, {config.n_layer, trace.ctx(), trace.ctx()});

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "inspect/page_model.h"
 #include "page/inspect_page.h"
 #include "qkv/inspect.h"
 
@@ -40,8 +41,9 @@ class WeightBytes : public TraceSink {
 // About how many tokens a page has room for, if the weights of `read` tokens take `bytes`: they grow as the square, and
 // in proportion grow the log-sums (4 bytes a head and token) and the lens (105 characters a stage and token).
 std::int64_t tokens_with_room(const ModelConfig& c, std::int64_t read, double bytes, double most) {
-  const double square = bytes / static_cast<double>(read * read) * (1 + 1 / static_cast<double>(c.n_head));
-  const double each = 5.0 * static_cast<double>(c.n_layer * c.n_head) + 105.0 * static_cast<double>(c.n_layer + 1) + 30;
+  const double square = bytes / static_cast<double>(read * read) * (1 + 1 / static_cast<double>(c.layer(0).n_head));
+  const double each =
+      5.0 * static_cast<double>(c.n_layer * c.layer(0).n_head) + 105.0 * static_cast<double>(c.n_layer + 1) + 30;
   constexpr double kScripts = 160'000;
   const double room = std::max(most - kScripts, 0.0);
   const double tokens = 2 * room / (each + std::sqrt(each * each + 4 * square * room));
@@ -52,12 +54,13 @@ std::int64_t tokens_with_room(const ModelConfig& c, std::int64_t read, double by
 
 void require_page_room(Model& model, std::span<const std::int32_t> tokens, const InspectPageOptions& options) {
   const ModelConfig& c = model.config();
+  require_page_model(c);
   const std::int64_t ctx = std::ssize(tokens);
   const double most = static_cast<double>(options.most_bytes);
   constexpr double kBits = 3;          // a weight of any text of a page takes about so many
   constexpr std::int64_t kFirst = 64;  // tokens
   const double weights =
-      static_cast<double>(c.n_layer * c.n_head) * static_cast<double>(ctx) * static_cast<double>(ctx) / 2;
+      static_cast<double>(c.n_layer * c.layer(0).n_head) * static_cast<double>(ctx) * static_cast<double>(ctx) / 2;
   if (weights * kBits / 8 <= most) return;
   for (std::int64_t read = kFirst; read < ctx; read *= 2) {
     WeightBytes sink;

@@ -54,11 +54,16 @@ std::int64_t trace_bytes(const ModelConfig& c, std::int64_t ctx, const TraceOpti
   const auto recorded = [&](TraceSite site) {
     return sites.empty() || std::find(sites.begin(), sites.end(), site) != sites.end();
   };
-  std::int64_t layers = 0;  // matrices [n_head, ctx, ctx] that are kept
+  std::int64_t kinds = 0;  // of matrices [n_head, ctx, ctx] that are kept of each layer
   for (const TraceSite site : {TraceSite::products, TraceSite::scaled, TraceSite::scores, TraceSite::pattern})
-    if (recorded(site)) layers += c.n_layer;
-  const bool matrices = layers > 0 || options.also;  // then those of one layer exist beside the copies
-  const std::int64_t squares = c.n_head * (layers + (matrices ? 4 : 0)) + (options.rollout ? c.n_layer : 0);
+    if (recorded(site)) ++kinds;
+  std::int64_t heads = 0, most = 0;  // of all layers, and of the one that has the most
+  for (std::int64_t l = 0; l < c.n_layer; ++l) {
+    heads += c.layer(l).n_head;
+    most = std::max(most, c.layer(l).n_head);
+  }
+  const bool matrices = kinds > 0 || options.also;  // then those of one layer exist beside the copies
+  const std::int64_t squares = heads * kinds + (matrices ? 4 * most : 0) + (options.rollout ? c.n_layer : 0);
   return 4 * ctx * (ctx * squares + 2 * c.vocab_size);
 }
 

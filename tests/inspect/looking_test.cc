@@ -6,6 +6,9 @@
 
 #include <cmath>
 #include <filesystem>
+#include <functional>
+#include <stdexcept>
+#include <string>
 
 #include "model/tiny_models.h"
 #include "qkv/array_file.h"
@@ -237,6 +240,73 @@ TEST_F(Effects, RefusesHeadsThatAreNotThere) {
   EXPECT_THROW(head_effect(model, text, {}, Heads{{0, 0}}), std::invalid_argument) << "no other text";
   EXPECT_THROW(head_effect(model, text, Heads{{0, 0}}, Heads{{0, 0}}, text), std::invalid_argument);
   EXPECT_THROW(head_effect(model, {}, {}), std::invalid_argument);
+}
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(LayersThatDiffer, AreLookedIntoWithTheirOwnHeads) {
+  ModelConfig c = test::tiny_llama();
+  c.layers.assign(2, c);
+  c.layers[0].n_head = c.layers[0].n_kv_head = 2;
+  c.layers[1].head_dim = c.layers[1].v_head_dim = 6;
+  c = c.resolved();
+  Model model(c, 3);
+  test::disturb<float>(model, 0.3, 4);
+  const std::vector<std::int32_t> tokens = test::drawn_tokens(c, 1, 9, 5).tokens;
+  const Trace trace = trace_text(model, tokens);
+  EXPECT_EQ(trace.layers[0].pattern.shape(), (Dims{2, 9, 9}));
+  EXPECT_EQ(trace.layers[1].pattern.shape(), (Dims{4, 9, 9}));
+  for (std::int64_t row = 0; row < 2 * 9; ++row) {
+    double sum = 0;
+    for (std::int64_t j = 0; j < 9; ++j) sum += trace.rollout.data<float>()[row * 9 + j];
+    EXPECT_NEAR(sum, 1, 1e-5);
+  }
+  const std::vector<HeadScores> scores = head_scores(model, {.length = 4});
+  std::vector<std::string> names;
+  for (const HeadScores& one : scores) names.push_back(std::to_string(one.layer) + "." + std::to_string(one.head));
+  EXPECT_THAT(names, ElementsAre("0.0", "0.1", "1.0", "1.1", "1.2", "1.3"));
+  for (const HeadScores& one : scores) EXPECT_GT(one.first_token, 0);
+  const std::vector<HeadId> there{{1, 3}}, lacking{{0, 2}};
+  EXPECT_GT(head_effect(model, tokens, there).kl, 0);
+  EXPECT_THAT(message_of([&] { head_effect(model, tokens, lacking); }), testing::HasSubstr("head 2; found 0.2"));
+  const std::int64_t square = 4 * 9 * 9, logits = 2 * 4 * 9 * c.vocab_size;
+  EXPECT_EQ(trace_bytes(c, 9, {.rollout = false}), (6 * 4 + 4 * 4) * square + logits);
+}
+
+TEST(LayersThatDiffer, APageRefusesByNameWhatItCannotShow) {
+  const auto message = [](const auto& change) {
+    ModelConfig c = test::tiny_llama();
+    c.layers.assign(2, c);
+    change(c.layers[1]);
+    Model model(c, 3);
+    const std::vector<std::int32_t> tokens = test::drawn_tokens(c, 1, 9, 5).tokens;
+    const Trace trace = trace_text(model, tokens);
+    const std::string found = message_of([&] { inspect_page(trace, Tokenizer::bytes()); });
+    EXPECT_EQ(message_of([&] { require_page_room(model, tokens); }), found);
+    return found;
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(message([](LayerConfig& c) { c.n_head = 2; }), HasSubstr("found another number in layer 1"));
+  EXPECT_THAT(message([](LayerConfig& c) { c.v_head_dim = 2; }), HasSubstr("found another size in layer 1"));
+  EXPECT_THAT(message([](LayerConfig& c) { c.positions = Positions::none; }), HasSubstr("rotary positions in every"));
+  EXPECT_THAT(message([](LayerConfig& c) { c.window_left = 3; }), HasSubstr("found a window in layer 1"));
+  EXPECT_THAT(message([](LayerConfig& c) { c.attention_scale = 3; }), HasSubstr("found an attention_scale in layer 1"));
+  EXPECT_THAT(message([](LayerConfig& c) { c.softcap = 3; }), HasSubstr("found a softcap in layer 1"));
+  EXPECT_THAT(message([](LayerConfig& c) { c.alibi = true; }), HasSubstr("found ALiBi in layer 1"));
+  EXPECT_THAT(message([](LayerConfig& c) { c.sinks = true; }), HasSubstr("found sinks in layer 1"));
+  EXPECT_EQ(message([](LayerConfig& c) {
+              c.rope_theta = 50;
+              c.d_ff = 40;
+              c.norm_place = NormPlace::both;
+            }),
+            "nothing was thrown");
 }
 
 TEST(SaveTrace, NamesAndShapesOfTransformerLens) {
