@@ -26,11 +26,10 @@ const float* parameter(const Model& model, const std::string& name) {
 }
 
 // scale = sqrt(mean(x^2) + eps), of a layernorm with x - mean(x) for x; normalized = x / scale, of a layernorm times
-// its gain plus its bias.
-void expect_norm(const Model& model, const std::string& norm, const Tensor& x, const Tensor& scale,
-                 const Tensor& normalized) {
-  const ModelConfig& c = model.config();
-  const std::int64_t n = x.shape()[0], d = c.d_model;
+// its gain plus its bias. c: the layer's, or the model's for the norms around the layers.
+void expect_norm(const Model& model, const LayerConfig& c, const std::string& norm, const Tensor& x,
+                 const Tensor& scale, const Tensor& normalized) {
+  const std::int64_t n = x.shape()[0], d = model.config().d_model;
   const bool layernorm = c.norm == Norm::layernorm;
   ASSERT_EQ(scale.shape(), (Dims{n, 1}));
   ASSERT_EQ(normalized.shape(), (Dims{n, d}));
@@ -44,7 +43,8 @@ void expect_norm(const Model& model, const std::string& norm, const Tensor& x, c
     EXPECT_NEAR(scale.data<float>()[t], wanted, 1e-5 * wanted);
     for (std::int64_t j = 0; j < d; ++j) {
       double y = (row[j] - mean) / wanted;
-      if (layernorm) y = y * (gain ? double{gain[j]} : 1.0) + (bias ? double{bias[j]} : 0.0);
+      const double offset = c.norm_gain_offset ? 1 : 0;
+      if (layernorm) y = y * (gain ? offset + double{gain[j]} : 1.0) + (bias ? double{bias[j]} : 0.0);
       EXPECT_NEAR(normalized.data<float>()[t * d + j], y, 1e-5 * (1 + std::abs(y)));
     }
   }
@@ -65,7 +65,7 @@ TEST(NormTrace, NormsAndEmbeddingsAreThoseOfTheStream) {
     Tensor sum(a.embed.shape());  // [ctx, d_model]
     for (std::int64_t i = 0; i < sum.size(); ++i) {
       const std::int64_t token = t.tokens[static_cast<std::size_t>(i / c.d_model)], at = i % c.d_model;
-      EXPECT_EQ(a.embed.data<float>()[i], tokens[token * c.d_model + at]);
+      EXPECT_EQ(a.embed.data<float>()[i], tokens[token * c.d_model + at] * static_cast<float>(c.embedding_scale));
       if (positions) {
         EXPECT_EQ(a.pos_embed.data<float>()[i], positions[i]);
       }
@@ -74,15 +74,22 @@ TEST(NormTrace, NormsAndEmbeddingsAreThoseOfTheStream) {
         EXPECT_EQ(sum.data<float>()[i], trace.layers[0].resid_pre.data<float>()[i]);
       }
     }
-    if (c.embedding_norm) expect_norm(model, "embedding_norm", sum, a.embed_ln_scale, a.embed_ln_normalized);
+    if (c.embedding_norm) expect_norm(model, c, "embedding_norm", sum, a.embed_ln_scale, a.embed_ln_normalized);
     for (std::size_t l = 0; l < trace.layers.size(); ++l) {
       const TraceLayer& layer = trace.layers[l];
       const std::string prefix = "layers." + std::to_string(l) + ".";
-      expect_norm(model, prefix + "attention_norm", layer.resid_pre, layer.ln1_scale, layer.ln1_normalized);
-      expect_norm(model, prefix + "mlp_norm", layer.resid_mid, layer.ln2_scale, layer.ln2_normalized);
+      const LayerConfig& own = c.layer(static_cast<std::int64_t>(l));
+      const bool first = own.norm_place != NormPlace::after;
+      const bool second = first && own.residual != Residual::parallel_shared_norm;
+      EXPECT_EQ(layer.ln1_scale.size() > 0, first);
+      EXPECT_EQ(layer.ln2_scale.size() > 0, second);
+      if (first)
+        expect_norm(model, own, prefix + "attention_norm", layer.resid_pre, layer.ln1_scale, layer.ln1_normalized);
+      const Tensor& middle = own.residual == Residual::sequential ? layer.resid_mid : layer.resid_pre;
+      if (second) expect_norm(model, own, prefix + "mlp_norm", middle, layer.ln2_scale, layer.ln2_normalized);
     }
     if (c.final_norm)
-      expect_norm(model, "final_norm", trace.layers.back().resid_post, a.ln_final_scale, a.ln_final_normalized);
+      expect_norm(model, c, "final_norm", trace.layers.back().resid_post, a.ln_final_scale, a.ln_final_normalized);
     EXPECT_THROW(trace.layers[0].at(TraceSite::embed), std::invalid_argument);
     EXPECT_THROW(trace.around.at(TraceSite::q), std::invalid_argument);
   }

@@ -88,7 +88,7 @@ TEST(Config, ImpossibleOnesSayWhatDoesNotFit) {
                 c.positions = Positions::rotary;
                 c.head_dim = 5;
               }),
-              HasSubstr("even head_dim; found 5"));
+              HasSubstr("an even number of rotated dimensions, head_dim; found 5"));
   // Unused by learned positions, but written to files, which cannot hold it; and unequal to itself.
   EXPECT_THAT(message([](ModelConfig& c) { c.rope_theta = std::nan(""); }),
               HasSubstr("rope_theta expected a positive"));
@@ -97,6 +97,59 @@ TEST(Config, ImpossibleOnesSayWhatDoesNotFit) {
   free.head_dim = 7;
   EXPECT_EQ(free.resolved().v_head_dim, 7);
   EXPECT_EQ(free.resolved().d_ff, 400);
+}
+
+TEST(Config, ImpossibleLayersSayWhatDoesNotFit) {
+  const auto message = [](const std::function<void(ModelConfig&)>& change) {
+    ModelConfig c = test::tiny_llama();
+    change(c);
+    return message_of([&] { c.resolved(); });
+  };
+  EXPECT_THAT(message([](ModelConfig& c) { c.window_left = -2; }), HasSubstr("window_left expected -1 or more"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.softcap = -1; }), HasSubstr("softcap expected a positive"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.attention_scale = std::nan(""); }), HasSubstr("attention_scale"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.residual_scale = 0; }), HasSubstr("residual_scale"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.embedding_scale = 0; }), HasSubstr("embedding_scale"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.logit_scale = -1; }), HasSubstr("logit_scale"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.logit_softcap = HUGE_VAL; }), HasSubstr("logit_softcap"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.rope_share = 0; }), HasSubstr("rope_share expected"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.rope_share = 0.25; }), HasSubstr("head_dim * rope_share; found 1"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.rope_scaling.attention_factor = 0; }), HasSubstr("attention_factor"));
+  EXPECT_THAT(message([](ModelConfig& c) {
+                c.positions = Positions::none;
+                c.rope_share = 0.5;
+              }),
+              HasSubstr("expected rotary positions; found none"));
+  EXPECT_THAT(message([](ModelConfig& c) {
+                c.norm_gain_offset = true;
+                c.norm_gain = false;
+              }),
+              HasSubstr("norm_gain_offset expected norm_gain"));
+  EXPECT_THAT(message([](ModelConfig& c) {
+                c.residual = Residual::parallel_shared_norm;
+                c.norm_place = NormPlace::both;
+              }),
+              HasSubstr("parallel_shared_norm expected norm_place before"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.layers.assign(3, c); }), HasSubstr("each of the 2 layers; found 3"));
+  EXPECT_THAT(message([](ModelConfig& c) {
+                c.layers.assign(2, c);
+                c.layers[1].positions = Positions::learned;
+              }),
+              HasSubstr("expected a model with learned positions"));
+  EXPECT_THAT(message([](ModelConfig& c) {
+                c.layers.assign(2, c);
+                c.layers[1].n_kv_head = 3;
+              }),
+              HasSubstr("n_kv_head; found 4 and 3"));
+}
+
+TEST(Config, EqualLayersAreNotListed) {
+  ModelConfig c = test::tiny_llama();
+  c.layers.assign(2, c);
+  EXPECT_EQ(c.resolved(), test::tiny_llama());
+  c.layers[1].d_ff = 0;  // derived: 4 * d_model, another size than the 24 of layer 0
+  EXPECT_EQ(c.resolved().layer(1).d_ff, 64);
+  EXPECT_EQ(c.resolved().layer(0).d_ff, 24);
 }
 
 // R45 of the reports: sizes are counted in 64 bits and refused before they wrap.

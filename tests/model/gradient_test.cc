@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "model/tiny_models.h"
@@ -56,6 +57,16 @@ TEST(ModelGradient, AndreaGpt2AndLlamaShapes) {
   }
 }
 
+TEST(ModelGradient, EachOption) {
+  std::uint64_t seed = 20;
+  for (const auto& [name, c] : test::models_of_many_shapes()) {
+    SCOPED_TRACE(name);
+    test::Tokens tokens = test::drawn_tokens(c, 3, c.ctx_len, seed);
+    tokens.lengths = {c.ctx_len, 0, (c.ctx_len + 1) / 2};
+    expect_slopes(c, tokens, seed++, 0.25);
+  }
+}
+
 TEST(ModelGradient, AnyCombinationOfOptions) {
   for (std::uint64_t seed = 100; seed < 160; ++seed) {
     const ModelConfig c = test::drawn_config(seed);
@@ -94,7 +105,9 @@ TEST(ModelGradient, ElementByElement) {
 // What is dropped stays the same when a parameter moves, so the slope is that of the loss with dropout.
 TEST(ModelGradient, DropoutInF64) {
   std::uint64_t seed = 1;
-  for (const auto& [name, c] : test::tiny_models()) {
+  std::vector<test::NamedConfig> models = test::tiny_models();
+  for (test::NamedConfig& one : test::models_of_many_options()) models.push_back(std::move(one));
+  for (const auto& [name, c] : models) {
     SCOPED_TRACE(name);
     const test::Tokens tokens = test::drawn_tokens(c, 3, c.ctx_len - 1, seed);
     Model model(c, seed, DType::f64);
@@ -110,7 +123,10 @@ TEST(ModelGradient, DropoutInF64) {
 
 // bf16 operands: a step in the right direction, and of the right length to a few parts in a hundred.
 TEST(ModelGradient, Bf16OperandsAgreeWithF32) {
-  for (const auto& [name, c] : test::tiny_models()) {
+  std::vector<test::NamedConfig> models = test::tiny_models();
+  for (test::NamedConfig& one : test::models_of_each_option()) models.push_back(std::move(one));
+  for (test::NamedConfig& one : test::models_of_many_options()) models.push_back(std::move(one));
+  for (const auto& [name, c] : models) {
     SCOPED_TRACE(name);
     const test::Tokens tokens = test::drawn_tokens(c, 3, c.ctx_len, 9);
     Model model(c, 5);
@@ -132,7 +148,7 @@ TEST(ModelGradient, Bf16OperandsAgreeWithF32) {
 }
 
 TEST(ModelGradient, F32AgreesWithF64) {
-  std::vector<test::NamedConfig> models = test::tiny_models();
+  std::vector<test::NamedConfig> models = test::models_of_many_shapes();
   for (std::uint64_t seed = 200; seed < 220; ++seed) models.push_back({std::to_string(seed), test::drawn_config(seed)});
   for (const auto& [name, c] : models) {
     const test::Tokens tokens = test::drawn_tokens(c, 3, c.ctx_len, 9);

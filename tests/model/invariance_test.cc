@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "model/tiny_models.h"
@@ -24,12 +25,14 @@ void expect_same_bits(const Model& model, const std::vector<Tensor>& a, const st
 // Sizes past those of tiles and of groups of sequences; a vocabulary that cuts a sequence's logits into pieces.
 std::vector<test::NamedConfig> models() {
   std::vector<test::NamedConfig> list = test::tiny_models();
+  for (test::NamedConfig& one : test::models_of_many_options()) list.push_back(std::move(one));
   for (auto& [name, c] : list) {
-    c.n_head = 4;
-    c.n_kv_head = name == "llama" ? 2 : 4;
-    c.head_dim = c.v_head_dim = 24;
+    test::change_layers(c, [](LayerConfig& one) {
+      one.head_dim = one.v_head_dim = 24;
+      one.d_ff = one.d_ff == 40 ? 90 : 200;
+      if (one.window_left > 0) one.window_left = 40;
+    });
     c.d_model = 72;
-    c.d_ff = 200;
     c.vocab_size = 131;
     c.ctx_len = 150;
   }
@@ -148,6 +151,18 @@ TEST(Invariance, AStepMayBeCutAnywhere) {
   }
 }
 
+TEST(Invariance, AStepOfTheReferenceMayBeCutAnywhere) {
+  for (const auto& [name, c] : test::tiny_models()) {
+    SCOPED_TRACE(name);
+    Model model(c, 1, DType::f64);
+    test::disturb<double>(model, 0.1, 2);
+    const test::Tokens tokens = test::drawn_tokens(c, 19, 5, 3);
+    for (const std::vector<std::int64_t>& cuts :
+         {std::vector<std::int64_t>{1, 18}, {7, 5, 7}, {2, 2, 2, 2, 2, 2, 2, 2, 2, 1}, {10, 9}, {16, 1, 1, 1}})
+      expect_batch_is_its_parts(model, tokens, cuts);
+  }
+}
+
 TEST(Invariance, DropoutDependsOnNothingButItsNumbers) {
   for (const auto& [name, c] : models()) {
     SCOPED_TRACE(name);
@@ -191,6 +206,32 @@ TEST(Invariance, RecomputedActivationsHaveTheSameBits) {
       EXPECT_EQ(model.loss_and_gradients(tokens, 0.01, remade).sum, loss.sum);
       model.set_recompute(false);
       expect_same_bits(model, kept, remade);
+    }
+  }
+}
+
+// Small models of every option: batches, padding, threads and recomputation.
+TEST(Invariance, EveryOption) {
+  for (const auto& [name, c] : test::models_of_many_shapes()) {
+    SCOPED_TRACE(name);
+    Model model(c, 1);
+    test::disturb<float>(model, 0.1, 2);
+    test::Tokens tokens = test::drawn_tokens(c, 4, c.ctx_len, 3);
+    tokens.lengths = {c.ctx_len, 0, (c.ctx_len + 1) / 2, 1};
+    for (const DType operands : {DType::f32, DType::bf16}) {
+      model.set_operands(operands);
+      set_num_threads(1);
+      expect_batch_is_its_parts(model, tokens, {1, 1, 1, 1});
+      auto kept = model.zeros_like_parameters(), recomputed = kept, threads = kept;
+      const Loss loss = model.loss_and_gradients(tokens, 0.01, kept);
+      model.set_recompute(true);
+      EXPECT_EQ(model.loss_and_gradients(tokens, 0.01, recomputed).sum, loss.sum);
+      model.set_recompute(false);
+      expect_same_bits(model, kept, recomputed);
+      set_num_threads(3);
+      EXPECT_EQ(model.loss_and_gradients(tokens, 0.01, threads).sum, loss.sum);
+      expect_same_bits(model, kept, threads);
+      set_num_threads(0);
     }
   }
 }

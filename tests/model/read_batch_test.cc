@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "model/tiny_models.h"
@@ -69,6 +71,16 @@ TEST(ReadBatch, HasTheBitsOfEachSequenceAlone) {
         expect_batches_equal_single_sequences(c, operands);
       }
   set_num_threads(0);
+}
+
+TEST(ReadBatch, EachOption) {
+  std::vector<test::NamedConfig> models = test::models_of_each_option();
+  for (test::NamedConfig& one : test::models_of_many_options()) models.push_back(std::move(one));
+  for (const auto& [name, c] : models)
+    for (const DType operands : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(name + " " + std::string(dtype_name(operands)));
+      expect_batches_equal_single_sequences(c, operands);
+    }
 }
 
 TEST(ReadBatch, RefusesWhatDoesNotFitAndChangesNothing) {

@@ -4,6 +4,8 @@
 
 #include <cstring>
 #include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "model/tiny_models.h"
@@ -12,9 +14,11 @@
 namespace qkv {
 namespace {
 
-void expect_reading_equals_full_pass(const ModelConfig& c, std::int64_t ctx, const std::vector<std::int64_t>& chunks) {
+void expect_reading_equals_full_pass(const ModelConfig& c, std::int64_t ctx, const std::vector<std::int64_t>& chunks,
+                                     DType operands = DType::f32) {
   Model model(c, 1);
   test::disturb<float>(model, 0.1, 2);
+  model.set_operands(operands);
   const test::Tokens tokens = test::drawn_tokens(c, 1, ctx, 3);
   const Tensor full = model.logits(tokens);  // [1, ctx, vocab_size]
   ModelState state = model.make_state();
@@ -33,10 +37,14 @@ void expect_reading_equals_full_pass(const ModelConfig& c, std::int64_t ctx, con
 
 TEST(Read, TokenByTokenAndInChunksGivesTheBitsOfTheFullPass) {
   std::vector<test::NamedConfig> models = test::tiny_models();
+  for (test::NamedConfig& one : test::models_of_many_options()) models.push_back(std::move(one));
   for (auto& [name, c] : models) {
-    c.head_dim = c.v_head_dim = 20;
+    test::change_layers(c, [](LayerConfig& one) {
+      one.head_dim = one.v_head_dim = 20;
+      one.d_ff = one.d_ff == 40 ? 90 : 150;
+      if (one.window_left > 0) one.window_left = 100;
+    });
     c.d_model = 56;
-    c.d_ff = 150;
     c.vocab_size = 77;
     c.ctx_len = 310;
   }
@@ -57,6 +65,15 @@ TEST(Read, AnyCombinationOfOptionsAtAnyNumberOfThreads) {
     expect_reading_equals_full_pass(c, c.ctx_len, {1, 2, 3});
   }
   set_num_threads(0);
+}
+
+TEST(Read, EachOption) {
+  for (const auto& [name, c] : test::models_of_many_shapes())
+    for (const DType operands : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(name + " " + std::string(dtype_name(operands)));
+      expect_reading_equals_full_pass(c, c.ctx_len, {1}, operands);
+      expect_reading_equals_full_pass(c, c.ctx_len, {3, 1, 2}, operands);
+    }
 }
 
 TEST(Read, AFullContextIsRefusedAndTheStateKept) {
