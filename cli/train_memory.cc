@@ -27,9 +27,8 @@ TrainingShape shape_of(const ModelConfig& model, const TrainConfig& config, cons
   shape.bf16 = config.operands == DType::bf16;
   shape.recompute = config.recompute;
   shape.saves = config.checkpoint_interval > 0 && config.checkpoint_interval < config.steps;
-  if (!adapters) return shape;
-  for (const Tensor& value : adapters->values) shape.adapters += value.size();
-  shape.adapted = adapted_elements(model, *adapters);
+  shape.optimizer = config.optimizer;
+  shape.adapters = adapters;
   return shape;
 }
 
@@ -46,7 +45,7 @@ std::int64_t adapted_elements(const ModelConfig& model, const LoraAdapters& adap
 std::string memory_text(const ModelConfig& model, const TrainConfig& config, const LoraAdapters* adapters) {
   const TrainingMemory m = training_memory(model, shape_of(model, config, adapters));
   return fmt::format(
-      "memory: {} for a step: weights and moments {}, gradients {}, copies for products {}, activations {}, copy to "
+      "memory: {} for a step: weights and optimizer {}, gradients {}, copies for products {}, activations {}, copy to "
       "save from {}",
       gigabytes(m.total()), gigabytes(m.weights + m.moments), gigabytes(m.gradients), gigabytes(m.operands),
       gigabytes(m.activations + m.work), gigabytes(m.copy));

@@ -38,7 +38,7 @@ PUBLIC = {
     "chat_template": "text", "chat_file": "formats", "prompt_cache": "generate",
     "repetition": "text", "corpus": "train", "evaluate": "train",
     "dataset": "train", "optimizer": "train", "train": "train", "train_config": "train", "train_run": "train", "trainer": "train", "report": "train", "explain": "inspect", "inspect": "inspect",
-    "measure": "measure", "training_memory": "measure", "qkv": "all",
+    "measure": "measure", "training_memory": "train", "qkv": "all",
 }
 # Public headers that a room may include though their room stands right of it: descriptions, no code is called.
 DESCRIPTIONS = {"measure": {"model"}, "device": {"model_config"}}

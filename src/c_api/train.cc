@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "qkv/train.h"
-
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
 #include "c_api/model_handle.h"
+#include "train/training_step.h"
 
 struct qkv_trainer {
-  qkv_trainer(qkv_model& trained, const qkv::TrainConfig& run)
-      : model(trained.loaded.model), config(run), optimizer(qkv::make_optimizer(config.optimizer, model)), sum(model) {}
+  qkv_trainer(qkv_model& model, const qkv::TrainConfig& run) : config(run), training(model.loaded.model, config) {}
 
-  qkv::Model& model;
   qkv::TrainConfig config;
-  std::unique_ptr<qkv::Optimizer> optimizer;
-  qkv::GradientSum sum;
-  std::int64_t steps = 0, updates = 0;
+  qkv::TrainingStep training;
+  qkv::StepNumbers next;
 };
 
 namespace {
@@ -45,24 +40,10 @@ qkv::TrainConfig config_of(const qkv_train_config* given) {
 qkv_step_report step(qkv_trainer& trainer, const qkv::Batch& batch) {
   const auto targets = std::count_if(batch.targets.begin(), batch.targets.end(), [](auto t) { return t >= 0; });
   if (targets == 0) throw std::invalid_argument("[qkv_trainer_step] expected a target; found none that is not -1");
-  qkv_step_report report{};
-  report.step = trainer.steps + 1;
-  report.learning_rate = qkv::learning_rate_at(trainer.config, report.step);
-  const double scale = 1.0 / static_cast<double>(targets);
-  trainer.sum.begin(batch.batch);
-  report.loss = trainer.model.loss_and_gradients(batch, scale, trainer.sum).sum * scale;
-  const std::vector<qkv::Tensor>& gradients = trainer.sum.finish();  // as the model's parameters
-  report.grad_norm = qkv::global_norm(gradients);
-  report.skipped = std::isfinite(report.loss) && std::isfinite(report.grad_norm) ? 0 : 1;
-  if (report.skipped == 0) {
-    const double most = trainer.config.grad_clip;
-    const double shrink = most > 0 && report.grad_norm > most ? most / report.grad_norm : 1.0;
-    trainer.optimizer->update(trainer.model.parameters(), gradients, trainer.config,
-                              {trainer.updates + 1, report.learning_rate, shrink});
-    ++trainer.updates;
-  }
-  ++trainer.steps;
-  return report;
+  const qkv::StepReport done = trainer.training.run({&batch, 1}, trainer.config, trainer.next);
+  ++trainer.next.step;
+  if (!done.skipped) ++trainer.next.update;
+  return {done.step, done.loss, done.grad_norm, done.learning_rate, done.skipped ? 1 : 0};
 }
 
 }  // namespace

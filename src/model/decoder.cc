@@ -6,21 +6,11 @@
 #include <algorithm>
 
 #include "model/attend.h"
+#include "model/pass_size.h"
 #include "model/profile.h"
 #include "model/trace_norm.h"
 
 namespace qkv {
-namespace {
-
-// Sequences are worked on in groups of about this many tokens, which bounds the memory of activations. No result
-// depends on it.
-constexpr std::int64_t kTokensAtOnce = 2048;
-
-std::int64_t group_size(std::int64_t ctx) {
-  return std::max<std::int64_t>(1, kTokensAtOnce / std::max<std::int64_t>(1, ctx));
-}
-
-}  // namespace
 
 Decoder::Decoder(const ModelConfig& config, const ParameterTable& table, Device& device, DType operand)
     : c_(config),
@@ -143,7 +133,7 @@ void Decoder::backward(Pass& p, std::span<const std::int32_t> tokens, const Grad
 void Decoder::logits(const ParameterViews& values, const Sequences& s, std::span<const std::int32_t> tokens,
                      const View& logits, TraceSink* sink) {
   weights_.prepare(values, false);
-  const std::int64_t group = sink ? s.batch : group_size(s.ctx);  // a sink sees all sequences at once
+  const std::int64_t group = sink ? s.batch : sequences_per_pass(s.ctx);  // a sink sees all sequences at once
   for (std::int64_t b = 0; b < s.batch; b += group) {
     BatchAttention attention;
     Pass p = pass(s.part(b, group), attention);
@@ -156,7 +146,7 @@ void Decoder::logits(const ParameterViews& values, const Sequences& s, std::span
 Loss Decoder::loss(const ParameterViews& values, const Batch& batch, double scale, GradientSum::Impl* gradients) {
   weights_.prepare(values, gradients != nullptr);
   const Sequences s{batch.batch, batch.ctx, batch.lengths};
-  const std::int64_t group = group_size(s.ctx);
+  const std::int64_t group = sequences_per_pass(s.ctx);
   Loss total;
   for (std::int64_t b = 0; b < s.batch; b += group) {
     const auto offset = static_cast<std::size_t>(b * s.ctx);

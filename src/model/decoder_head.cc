@@ -4,20 +4,10 @@
 #include <vector>
 
 #include "model/decoder.h"
+#include "model/pass_size.h"
 #include "model/profile.h"
 
 namespace qkv {
-namespace {
-
-// Rows whose logits exist at once: a number that depends only on the vocabulary.
-std::int64_t rows_of_logits(const ModelConfig& c) {
-  constexpr std::int64_t kLogitsAtOnce = std::int64_t{1} << 25, kFewest = 256, kMost = 1024;
-  std::int64_t rows = kMost;
-  while (rows > kFewest && rows * padded_vocab(c) > kLogitsAtOnce) rows /= 2;
-  return rows;
-}
-
-}  // namespace
 
 // What the configuration does to logits [rows, padded].
 void Decoder::finish_logits(const View& logits) {

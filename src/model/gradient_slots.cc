@@ -12,10 +12,6 @@
 namespace qkv {
 namespace {
 
-// Matrices of layers get their partial sums piece by piece, in memory of the task at hand, unless a pass ends inside
-// the tree.
-bool is_layer_matrix(const ParameterInfo& info) { return kind_of(info.role) == ParameterKind::matrix; }
-
 void allocate(GradientSum::Impl& sum, std::size_t slot, bool layer_matrices) {
   std::vector<Tensor>& tensors = sum.tensors[slot];
   tensors.resize(sum.infos.size());
@@ -44,6 +40,8 @@ std::string text_of(const LaneRange& lanes) {
 
 }  // namespace
 
+bool is_layer_matrix(const ParameterInfo& info) { return kind_of(info.role) == ParameterKind::matrix; }
+
 SlotPointers GradientSlots::of(int number) const {
   SlotPointers pointers{};
   for (std::size_t slot = 0; number >= 0 && slot < pointers.size(); ++slot) {
@@ -67,13 +65,10 @@ std::array<std::vector<std::int32_t>*, kSumSlots> GradientSlots::touched() const
 
 GradientSlots take_slots(GradientSum::Impl& sum, std::int64_t count) {
   GradientSlots slots;
-  const int before = sum.lanes.slots_in_use();
-  slots.steps = sum.lanes.take(count);
+  PassSlots pass = sum.lanes.pass(count);
+  slots.steps = std::move(pass.steps);
   slots.sum = &sum;
-  const bool across_passes = before > 1 || sum.lanes.slots_in_use() > 1;
-  int most = 0;
-  for (const SumStep& step : slots.steps) most = std::max(most, step.to);
-  for (int slot = 0; slot <= most; ++slot) allocate(sum, static_cast<std::size_t>(slot), slot == 0 || across_passes);
+  for (int slot = 0; slot < pass.slots; ++slot) allocate(sum, static_cast<std::size_t>(slot), slot == 0 || pass.whole);
   return slots;
 }
 

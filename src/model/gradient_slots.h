@@ -28,6 +28,9 @@ struct GradientSum::Impl {
   std::array<std::vector<std::int32_t>, kSumSlots> touched;  // rows of slot's token_embedding that may not be 0
 };
 
+// Whether slots that hold no whole gradient do without it (PassSlots::whole).
+bool is_layer_matrix(const ParameterInfo& info);
+
 // The slots as one pass over some sequences sees them.
 struct GradientSlots {
   std::vector<SumStep> steps;  // what the pass's sequences cause

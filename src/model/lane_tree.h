@@ -11,6 +11,14 @@
 
 namespace qkv {
 
+// What one pass over some sequences does.
+struct PassSlots {
+  std::vector<SumStep> steps;
+  int slots = 1;       // it writes to slots 0 ... slots - 1
+  bool whole = false;  // partial sums past slot 0 last longer than the pass, so they are whole gradients; else matrices
+                       // of layers get theirs piece by piece, in memory of the task at hand
+};
+
 class LaneTree {
  public:
   // The sequences of a step of `sequences` that are in `lanes`.
@@ -29,6 +37,7 @@ class LaneTree {
   // The steps that the next `count` sequences cause; count <= missing(). After the last one the sum is in slot
   // 0, and no slot is in use if there was none.
   std::vector<SumStep> take(std::int64_t count);
+  PassSlots pass(std::int64_t count);  // takes them
 
  private:
   std::int64_t lane_begin(std::int64_t lane) const noexcept { return lane * total_ / kLanes; }
@@ -39,5 +48,12 @@ class LaneTree {
   LaneRange lanes_;
   std::vector<std::int64_t> first_lanes_;  // [slots in use]: the first lane that each slot's partial sum covers
 };
+
+// The slots that a step needs, beside each other: those with a whole gradient, and more without layers' matrices.
+struct StepSlots {
+  std::int64_t whole = 1, partial = 0;
+};
+// Of grad_accum batches of batch_size sequences, at most `group` of which are one pass.
+StepSlots slots_of_step(std::int64_t batch_size, std::int64_t grad_accum, std::int64_t group);
 
 }  // namespace qkv

@@ -1,62 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving and resuming a run. A checkpoint is a directory of its own, made in one step and never changed:
-//   config.json model.safetensors tokenizer.json   a model directory
-//   optimizer.safetensors                           the optimizer's own tensors by the names that it gives them
-//   checkpoint.json                                 where the run stands; sizes and checksums of the other files
-// A run of adapters keeps them in the place of the model's files (lora_checkpoint.cc).
-// The model files of the run's directory are second names of the newest checkpoint's.
-#include <atomic>
-#include <chrono>
-#include <cmath>
+// Resuming a run from its newest sound checkpoint (checkpoint_writer.h).
 #include <filesystem>
-#include <future>
+#include <map>
+#include <utility>
 
-#include "core/parallel.h"
 #include "formats/model_directory.h"
 #include "formats/safetensors.h"
 #include "os/atomic_directory.h"
 #include "os/atomic_file.h"
 #include "qkv/error.h"
-#include "train/checkpoint_directory.h"
-#include "train/checksum.h"
-#include "train/run_state.h"
+#include "qkv/train_run.h"
 #include "train/trainer_impl.h"
 
 namespace qkv {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string optimizer_path(const std::string& checkpoint) { return checkpoint + "/optimizer.safetensors"; }
-
-bool all_finite(const Tensor& tensor) {
-  std::atomic<bool> finite = true;
-  parallel_ranges(tensor.size(), 1 << 18, [&](std::int64_t begin, std::int64_t end) {
-    bool good = true;
-    for (std::int64_t i = begin; i < end; ++i) {
-      good = good & (tensor.dtype() == DType::f64 ? std::isfinite(tensor.data<double>()[i])
-                                                  : std::isfinite(tensor.data<float>()[i]));
-    }
-    if (!good) finite = false;
-  });
-  return finite;
-}
-
-// Facts of a file as its bytes pass on their way to the disk.
-class Passing {
- public:
-  std::function<void(const void*, std::size_t)> watcher() {
-    return [this](const void* data, std::size_t size) {
-      checksum_.add(data, size);
-      bytes_ += static_cast<std::int64_t>(size);
-    };
-  }
-  FileFacts facts() const { return {bytes_, checksum_.value()}; }
-
- private:
-  Checksum checksum_;
-  std::int64_t bytes_ = 0;
-};
 
 // A checkpoint all of whose files have been checked.
 struct SoundCheckpoint {
@@ -130,99 +89,6 @@ bool left_by_a_start(const fs::path& path) {
 
 }  // namespace
 
-void Trainer::Impl::check_finite() const {
-  const std::vector<Tensor>& trained = lora ? lora->adapters().values : model.parameters();
-  for (std::size_t i = 0; i < trained.size(); ++i) {
-    if (all_finite(trained[i])) continue;
-    const std::string name = lora ? lora->adapters().tensor_name(i) : model.infos()[i].name;
-    throw std::runtime_error("[train] step " + std::to_string(state.step) + ": parameter " + name +
-                             " holds NaN or an infinite number; not saved");
-  }
-}
-
-FileFacts Trainer::Impl::save_optimizer(const std::string& checkpoint) const {
-  Passing passing;
-  std::vector<NamedView> views;
-  for (const OptimizerTensor& own : optimizer->state()) views.push_back({own.name, own.tensor.view()});
-  write_safetensors(optimizer_path(checkpoint), std::move(views), {{"format", "qkv-optimizer"}, {"version", "1"}},
-                    passing.watcher());
-  return passing.facts();
-}
-
-void Trainer::save(const std::string& directory) {
-  finish_saving(true);
-  impl_->check_finite();
-  make_directories(directory + "/checkpoints");
-  const std::string path = checkpoint_path(directory, impl_->state.step);
-  AtomicDirectory checkpoint(path);
-  impl_->state.data_checksum = impl_->data.checksum();
-  CheckpointList list;
-  if (impl_->lora) {
-    list.files = impl_->save_adapters(directory, checkpoint.path());
-  } else {
-    Passing weights;
-    save_model(checkpoint.path(), impl_->model, impl_->tokenizer, impl_->facts, weights.watcher());
-    for (const char* name : {"config.json", "tokenizer.json"})
-      list.files[name] = facts_of_file(checkpoint.path() + "/" + name);
-    for (const std::string& name : text_fact_files(checkpoint.path()))
-      list.files[name] = facts_of_file(checkpoint.path() + "/" + name);
-    list.files["model.safetensors"] = weights.facts();
-  }
-  list.files["optimizer.safetensors"] = impl_->save_optimizer(checkpoint.path());
-  list.state = run_state_text(impl_->state, impl_->config);
-  write_checkpoint_list(checkpoint.path(), list);
-  checkpoint.commit();
-  publish_checkpoint(path, directory);
-  const std::int64_t former = std::exchange(impl_->saved_step, impl_->state.step);
-  remove_old_checkpoints(directory, former, impl_->state.step, impl_->config.keep_checkpoints);
-}
-
-// Copies in parallel: the step waits for it.
-Trainer Trainer::Impl::snapshot() const {
-  std::vector<Tensor> weights(model.parameters().size());
-  std::vector<OptimizerTensor> own(optimizer->state().size());
-  parallel_for(static_cast<std::int64_t>(weights.size() + own.size()), [&](std::int64_t i) {
-    const auto at = static_cast<std::size_t>(i);
-    if (at < weights.size())
-      weights[at] = model.parameters()[at];
-    else
-      own[at - weights.size()] = optimizer->state()[at - weights.size()];
-  });
-  auto impl = std::make_unique<Impl>(Model(model.config(), std::move(weights)), tokenizer, data, config);
-  impl->facts = facts;
-  impl->optimizer->state() = std::move(own);
-  impl->state = state;
-  impl->saved_step = saved_step;
-  return Trainer(std::move(impl));
-}
-
-void Trainer::begin_saving(const std::string& directory) {
-  finish_saving(true);
-  if (impl_->lora) {  // so small that the step can wait for it
-    std::promise<std::int64_t> done;
-    try {
-      save(directory);
-      done.set_value(impl_->saved_step);
-    } catch (...) {
-      done.set_exception(std::current_exception());
-    }
-    impl_->saving = done.get_future();
-    return;
-  }
-  impl_->saving = std::async(std::launch::async, [copy = impl_->snapshot(), directory]() mutable {
-    copy.save(directory);
-    return copy.steps_done();
-  });
-}
-
-std::optional<std::int64_t> Trainer::finish_saving(bool wait) {
-  std::future<std::int64_t>& saving = impl_->saving;
-  if (!saving.valid()) return {};
-  if (!wait && saving.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return {};
-  impl_->saved_step = saving.get();
-  return impl_->saved_step;
-}
-
 Trainer Trainer::resume(const std::string& directory, TokenDataset data, std::vector<std::string>* refused) {
   const std::vector<std::int64_t> steps = checkpoint_steps(directory);
   if (steps.empty()) nothing_to_resume(directory);
@@ -235,16 +101,18 @@ Trainer Trainer::resume(const std::string& directory, TokenDataset data, std::ve
         throw std::invalid_argument("[train] expected the tokens that the run in " + directory +
                                     " began with; found others (their checksums differ)");
       Trainer trainer = begun(std::move(found.model), std::move(found.adapters), data, found.run.config);
-      std::vector<OptimizerTensor>& state = trainer.impl_->optimizer->state();
+      std::vector<OptimizerTensor>& state = trainer.impl_->training.optimizer().state();
       if (found.optimizer.tensors().size() != state.size())
         throw FileError(found.optimizer.path(), "expected the " + std::to_string(state.size()) + " tensors of " +
                                                     trainer.config().optimizer + "; found " +
                                                     std::to_string(found.optimizer.tensors().size()));
       for (OptimizerTensor& own : state) found.optimizer.read(own.name, own.tensor.view());
+      std::map<std::string, FileFacts> base_files;
       for (const auto& [name, facts] : found.files)
-        if (trainer.impl_->lora && name.starts_with(base_name(""))) trainer.impl_->base_files[name] = facts;
+        if (name.starts_with(base_name(""))) base_files[name] = facts;
+      trainer.impl_->checkpoints.resumed(step, std::move(base_files));
       trainer.impl_->state = std::move(found.run.state);
-      trainer.impl_->saved_step = step;
+      trainer.impl_->state.data_checksum = data.checksum();
       publish_if_possible(checkpoint_path(directory, step), directory);
       return trainer;
     } catch (const FileError& error) {

@@ -7,6 +7,20 @@
 
 namespace qkv {
 
+std::vector<ParameterInfo> adapter_infos(const LoraAdapters& adapters) {
+  std::vector<ParameterInfo> infos;
+  for (std::size_t i = 0; i < adapters.values.size(); ++i)
+    infos.push_back({adapters.tensor_name(i), adapters.values[i].shape(), ParameterRole::adapter, -1});
+  return infos;
+}
+
+std::vector<bool> adapted_parameters(const LoraAdapters& adapters, std::size_t parameters) {
+  std::vector<bool> adapted(parameters);
+  for (const LoraModule& module : adapters.modules)
+    for (const std::size_t p : module.parameters) adapted.at(p) = true;
+  return adapted;
+}
+
 LoraTraining::LoraTraining(Model& model, LoraAdapters adapters) : adapters_(std::move(adapters)) {
   std::vector<Tensor> base(model.infos().size());
   for (const LoraModule& module : adapters_.modules)
@@ -28,20 +42,6 @@ void LoraTraining::merge(Model& model) const {
     }
     merge_lora(adapters_, m, base, to);
   }
-}
-
-std::vector<ParameterInfo> LoraTraining::infos() const {
-  std::vector<ParameterInfo> infos;
-  for (std::size_t i = 0; i < adapters_.values.size(); ++i)
-    infos.push_back({adapters_.tensor_name(i), adapters_.values[i].shape(), ParameterRole::adapter, -1});
-  return infos;
-}
-
-std::vector<bool> LoraTraining::wanted(const Model& model) const {
-  std::vector<bool> wanted(model.infos().size());
-  for (const LoraModule& module : adapters_.modules)
-    for (const std::size_t p : module.parameters) wanted[p] = true;
-  return wanted;
 }
 
 const std::vector<Tensor>& LoraTraining::project(const std::vector<Tensor>& gradients) {

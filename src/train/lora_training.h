@@ -10,6 +10,11 @@
 
 namespace qkv {
 
+// [i] of LoraAdapters::values[i].
+std::vector<ParameterInfo> adapter_infos(const LoraAdapters& adapters);
+// Which of a model's parameters the adapters change.
+std::vector<bool> adapted_parameters(const LoraAdapters& adapters, std::size_t parameters);
+
 class LoraTraining {
  public:
   // Keeps the matrices that the adapters change, and changes them in the model. Throws std::invalid_argument if they do
@@ -18,11 +23,9 @@ class LoraTraining {
 
   const LoraAdapters& adapters() const noexcept { return adapters_; }
   std::vector<Tensor>& values() noexcept { return adapters_.values; }  // after a change: merge()
-  std::vector<ParameterInfo> infos() const;                            // [i] of values()[i]
   void merge(Model& model) const;
-  // Which gradients of the model project() needs. [parameter]
-  std::vector<bool> wanted(const Model& model) const;
-  // Gradients of the model, [parameter], as those of values(); valid until the next call.
+  // Gradients of the model, [parameter], of which adapted_parameters() are needed, as those of values(); valid until
+  // the next call.
   const std::vector<Tensor>& project(const std::vector<Tensor>& gradients);
   // The model as it was without adapters: the parameter itself, or what is kept of it.
   const Tensor& base(const Model& model, std::size_t parameter) const;

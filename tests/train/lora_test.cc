@@ -48,7 +48,7 @@ TEST(Lora, GradientsAreThoseOfTheLoss) {
         start.values[v].data<double>()[i] += 0.1 * std::sin(static_cast<double>(i) + static_cast<double>(v));
     LoraTraining lora(model, std::move(start));
     const test::Tokens batch = test::drawn_tokens(c, 3, 9, 4);
-    GradientSum sum(model, lora.wanted(model));
+    GradientSum sum(model, adapted_parameters(lora.adapters(), model.infos().size()));
     sum.begin(3);
     model.loss_and_gradients(batch, 1.0, sum);
     const std::vector<Tensor> gradients = lora.project(sum.finish());

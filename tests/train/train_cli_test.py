@@ -473,8 +473,9 @@ class BadInput(TrainTest):
     def test_the_memory_told_is_the_memory_taken(self):
         sizes = ["--n-layer", "4", "--n-head", "6", "--d-model", "384", "--ctx-len", "256", "--batch-size", "4"]
         levels = [os.environ.get("QKV_CPU", ""), "avx2" if "avx2" in processor_levels() else "portable"]
-        operands = (["--dtype", "f32"], ["--dtype", "f32", "--recompute"], ["--dtype", "auto"])
-        for level, more in itertools.product(levels, operands):
+        options = (["--dtype", "f32"], ["--dtype", "f32", "--recompute"], ["--dtype", "auto"],
+                   ["--dtype", "f32", "--optimizer", "muon"])
+        for level, more in itertools.product(levels, options):
             command = [QKV, "train", "--data", self.write("long.txt", text(20000)), "--out", self.path("out"),
                        "--tokenizer", "bytes", "--steps", "1", "--eval-interval", "0", "--sample-interval", "0",
                        "--threads", "2", *sizes, *more]

@@ -8,6 +8,7 @@
 
 #include "linalg/packed_product.h"
 #include "qkv/measure.h"
+#include "qkv/optimizer.h"
 
 namespace qkv {
 namespace {
@@ -31,6 +32,38 @@ TEST(TrainingMemory, CountsWhatIsKnown) {
   const TrainingMemory again = training_memory(c, {.batch_size = 1, .bf16 = true, .recompute = true, .threads = 1});
   EXPECT_LT(2 * again.activations, bf16.activations);
   EXPECT_EQ(again.total() - again.activations, bf16.total() - bf16.activations);
+}
+
+TEST(TrainingMemory, CountsTheOptimizerThatIsAskedFor) {
+  const ModelConfig c = andrea();
+  TrainingShape shape{.batch_size = 1, .saves = true, .threads = 1};
+  const TrainingMemory adamw = training_memory(c, shape);
+  EXPECT_EQ(adamw.copy, adamw.weights + adamw.moments);
+  shape.optimizer = "muon";
+  const TrainingMemory muon = training_memory(c, shape);
+  const OptimizerPlan plan = plan_optimizer("muon", parameter_infos(c));
+  EXPECT_EQ(muon.moments, 4 * plan.elements());
+  EXPECT_EQ(muon.copy, muon.weights + muon.moments - 4 * plan.work);
+  // One number per weight of the layers' matrices instead of two.
+  const std::int64_t matrices = matrix_parameters(c) - c.d_model * c.vocab_size;
+  EXPECT_EQ(adamw.moments - muon.moments, 4 * (matrices - plan.work));
+  shape.optimizer = "sgd";
+  EXPECT_THROW(training_memory(c, shape), std::invalid_argument);
+}
+
+TEST(TrainingMemory, CountsAdaptersAndTheMatricesTheyChange) {
+  const ModelConfig c = andrea();
+  const LoraAdapters adapters = make_lora(c, {.rank = 4, .alpha = 8});
+  std::int64_t count = 0;
+  for (const Tensor& value : adapters.values) count += value.size();
+  const std::int64_t adapted = c.n_layer * 4 * c.d_model * c.d_model;  // wq, wk, wv and wo
+  TrainingShape shape{.batch_size = 1, .saves = true, .threads = 1};
+  shape.adapters = &adapters;
+  const TrainingMemory memory = training_memory(c, shape);
+  EXPECT_EQ(memory.weights, 4 * (parameter_count(c) + adapted + count));
+  EXPECT_EQ(memory.moments, 4 * 2 * count);
+  EXPECT_EQ(memory.gradients, 4 * (adapted + count));
+  EXPECT_EQ(memory.copy, 0);
 }
 
 // Sequences of one pass are counted up to 2048 tokens; more of them follow one after the other.
