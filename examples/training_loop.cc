@@ -40,9 +40,9 @@ int main() {
     last = model.loss_and_gradients(batch, 1.0 / 64, sum).mean();  // 64 targets, each weighs 1/64
     if (step == 0) first = last;
     const std::vector<qkv::Tensor>& gradients = sum.finish();  // [i] as model.parameters()[i]
-    std::vector<qkv::Tensor>& parameters = model.parameters();
+    const qkv::Model::ParameterAccess parameters = model.change_parameters();
     const double clip = std::min(1.0, 1.0 / qkv::global_norm(gradients));
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
+    for (std::size_t i = 0; i < parameters->size(); ++i) {
       float *p = parameters[i].data(), *m = momentum[i].data();
       const float* g = gradients[i].data();
       for (std::int64_t j = 0; j < parameters[i].size(); ++j) {

@@ -7,6 +7,7 @@
 #include <qkv/model_file.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,13 +82,22 @@ nb::object loss_and_gradients(PythonModel& self, nb::handle tokens, nb::handle t
   return nb::make_tuple(sum.mean(), named(self.core->model(), std::move(gradients)));
 }
 
-// Arrays that show the parameters themselves, and keep the model alive.
+// Keeps a model alive while arrays show its parameters, and says that they may be changed.
+struct ShownParameters {
+  nb::object model;
+  Model::ParameterAccess access;
+};
+
+// Arrays that show the parameters themselves. While one exists, every computation sees what is written into it.
 nb::dict parameters(PythonModel& self) {
+  Model& model = self.core->model();
+  auto shown = std::make_unique<ShownParameters>(
+      ShownParameters{nb::cast(self), self.core->compute([&] { return model.change_parameters(); })});
+  std::vector<Tensor>& tensors = *shown->access;
+  const nb::capsule owner(shown.release(), [](void* p) noexcept { delete static_cast<ShownParameters*>(p); });
   nb::dict result;
-  // Asking for them says that they may be changed.
-  std::vector<Tensor>& tensors = *self.core->compute([&] { return &self.core->model().parameters(); });
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    result[self.core->model().infos()[i].name.c_str()] = shown_in_numpy(tensors[i], nb::cast(self));
+    result[model.infos()[i].name.c_str()] = shown_in_numpy(tensors[i], owner);
   return result;
 }
 

@@ -2,6 +2,7 @@
 // Decoder-only language models: a configuration, named parameters, forward, loss and gradients.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -52,6 +53,8 @@ struct ModelDropout {
 // of attention may be bf16: parameters, the residual stream, norms, softmax, loss and gradients stay f32. Not
 // thread-safe; computing uses qkv::num_threads() threads inside.
 class Model {
+  struct Impl;
+
  public:
   // Parameters drawn from the seed (normal, deviation 0.02; residual projections 0.02 / sqrt(2 n_layer); the head at
   // most sqrt(0.1 / d_model), so that training starts near ln(vocab_size); gains 1,
@@ -77,10 +80,27 @@ class Model {
   // std::invalid_argument.
   Model on_device(std::string_view device) const;
   const std::vector<ParameterInfo>& infos() const noexcept;
-  // In the flat order, [i] has infos()[i].shape. A model computes with a copy made ready for fast products: ask for the
-  // parameters again before each change that follows a computation, or the change is not seen (f64: it always is).
-  std::vector<Tensor>& parameters();
+  // In the flat order, [i] has infos()[i].shape.
   const std::vector<Tensor>& parameters() const;
+  // The same to be changed: *model.change_parameters(). A model computes with a copy made ready for fast products,
+  // which is made again by the next computation after an access has ended, and by every computation while one exists.
+  class ParameterAccess {
+   public:
+    ParameterAccess(ParameterAccess&& other) noexcept;
+    ParameterAccess& operator=(ParameterAccess&&) = delete;
+    ~ParameterAccess();
+    // Tensors may be replaced by others of the same shape and type; the next computation throws std::invalid_argument
+    // if they do not fit.
+    std::vector<Tensor>& operator*() const noexcept;
+    std::vector<Tensor>* operator->() const noexcept { return &**this; }
+    Tensor& operator[](std::size_t i) const noexcept { return (**this)[i]; }
+
+   private:
+    friend class Model;
+    explicit ParameterAccess(Impl& impl) noexcept;
+    Impl& impl_;  // of the model, which must outlive the access; it may be moved
+  };
+  ParameterAccess change_parameters();
 
   // What the operands of products are rounded to: DType::f32 (as a model begins) or bf16, or f64 for an f64 model,
   // which knows no other. Throws std::invalid_argument. Right on every machine; fast where fast_bf16() is true.
@@ -127,7 +147,6 @@ class Model {
   void read_batch(std::span<const ReadPart> parts);
 
  private:
-  struct Impl;
   explicit Model(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

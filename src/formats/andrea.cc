@@ -123,7 +123,8 @@ Tokenizer load_harris_segments(const std::string& path, bool bytes_first) {
 AndreaCheckpoint load_andrea(const std::string& path, const std::optional<AndreaLayout>& layout, bool with_moments) {
   const AndreaSource source(path, layout);
   AndreaCheckpoint result{source.step(), Model(source.config()), source.tokenizer(), {}, {}, source.layout()};
-  for (std::size_t i = 0; i < source.infos().size(); ++i) source.read(0, i, result.model.parameters()[i].view());
+  const Model::ParameterAccess parameters = result.model.change_parameters();
+  for (std::size_t i = 0; i < source.infos().size(); ++i) source.read(0, i, parameters[i].view());
   if (!with_moments) return result;
   result.first_moments = result.model.zeros_like_parameters();
   result.second_moments = result.model.zeros_like_parameters();

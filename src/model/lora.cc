@@ -145,7 +145,7 @@ void lora_gradients(const LoraAdapters& adapters, std::size_t module, const std:
 
 void add_lora(Model& model, const LoraAdapters& adapters) {
   check_fits(model, adapters);
-  std::vector<Tensor>& parameters = model.parameters();
+  const Model::ParameterAccess parameters = model.change_parameters();
   for (std::size_t m = 0; m < adapters.modules.size(); ++m) {
     std::vector<const Tensor*> base;
     std::vector<Tensor*> to;

@@ -2,6 +2,7 @@
 // The public face of models: checks, then the decoder.
 #include "qkv/model.h"
 
+#include <atomic>
 #include <stdexcept>
 
 #include "model/decoder.h"
@@ -67,7 +68,9 @@ struct Model::Impl {
   std::shared_ptr<Device> device;
   std::unique_ptr<Decoder> decoder;
   bool reads_only = false, recompute = false;
-  bool changed = false;  // tensors may have other elements, and other memory
+  // An access may end on another thread than the one that computes.
+  std::atomic<int> accesses = 0;      // that exist
+  std::atomic<bool> changed = false;  // tensors may have other elements, and other memory
   ModelProfile* profile = nullptr;
   ModelDropout dropout;
 
@@ -93,9 +96,9 @@ struct Model::Impl {
     decoder->set_profile(profile);
     decoder->set_dropout(dropout);
   }
-  // The decoder with the parameters as they are now; the reference device sees every change.
+  // The decoder with the parameters as they are now.
   Decoder& ready() {
-    if (!reads_only && (changed || dtype() == DType::f64)) {
+    if (changed || accesses > 0) {
       check_tensors(table.infos(), parameters, dtype(), "model");
       bind(parameters);
       decoder->forget_parameters();
@@ -177,14 +180,22 @@ Model Model::on_device(std::string_view device) const {
 }
 
 const std::vector<ParameterInfo>& Model::infos() const noexcept { return impl_->table.infos(); }
-std::vector<Tensor>& Model::parameters() {
-  if (reads_only()) refuse("a model made for reading alone has no parameters");
-  impl_->changed = true;
-  return impl_->parameters;
-}
 const std::vector<Tensor>& Model::parameters() const {
   if (reads_only()) refuse("a model made for reading alone has no parameters");
   return impl_->parameters;
+}
+
+Model::ParameterAccess::ParameterAccess(Impl& impl) noexcept : impl_(impl) { ++impl_.accesses; }
+Model::ParameterAccess::ParameterAccess(ParameterAccess&& other) noexcept : ParameterAccess(other.impl_) {}
+Model::ParameterAccess::~ParameterAccess() {
+  --impl_.accesses;
+  impl_.changed = true;
+}
+std::vector<Tensor>& Model::ParameterAccess::operator*() const noexcept { return impl_.parameters; }
+
+Model::ParameterAccess Model::change_parameters() {
+  if (reads_only()) refuse("a model made for reading alone has no parameters");
+  return ParameterAccess(*impl_);
 }
 
 std::vector<Tensor> Model::zeros_like_parameters() const {

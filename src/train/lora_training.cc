@@ -32,7 +32,7 @@ LoraTraining::LoraTraining(Model& model, LoraAdapters adapters) : adapters_(std:
 }
 
 void LoraTraining::merge(Model& model) const {
-  std::vector<Tensor>& parameters = model.parameters();
+  const Model::ParameterAccess parameters = model.change_parameters();
   for (std::size_t m = 0; m < adapters_.modules.size(); ++m) {
     std::vector<const Tensor*> base;
     std::vector<Tensor*> to;

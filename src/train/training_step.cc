@@ -75,7 +75,7 @@ StepReport TrainingStep::run(std::span<const Batch> micro_batches, const TrainCo
     report.skipped = !std::isfinite(report.loss) || !std::isfinite(report.grad_norm);
     if (!report.skipped) {
       const bool clip = config.grad_clip > 0 && report.grad_norm > config.grad_clip;
-      optimizer_->update(lora_ ? lora_->values() : model_.parameters(), gradients, config,
+      optimizer_->update(lora_ ? lora_->values() : *model_.change_parameters(), gradients, config,
                          {numbers.update, report.learning_rate, clip ? config.grad_clip / report.grad_norm : 1.0});
       if (lora_) lora_->merge(model_);
     }

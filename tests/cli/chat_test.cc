@@ -45,7 +45,7 @@ class ChatCommand : public qkv_test::GenerateCommand {
     config.vocab_size = tokenizer.size();
     config.ctx_len = ctx_len;
     qkv::Model model(config, 2);
-    for (qkv::Tensor& tensor : model.parameters())
+    for (qkv::Tensor& tensor : *model.change_parameters())
       for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.data()[i] *= 8;
     qkv::save_model(path("model"), model, tokenizer);
     write_template(kTemplate);  // a template of another model does not stay

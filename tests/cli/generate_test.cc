@@ -75,7 +75,7 @@ TEST_F(GenerateCommand, AnEmptyPromptBeginsANewText) {
 
 TEST_F(GenerateCommand, NaNWeightsAreAnErrorAndNotText) {
   save("model", 8, [](qkv::Model& model) {
-    for (qkv::Tensor& tensor : model.parameters()) tensor.data()[0] = std::nanf("");
+    for (qkv::Tensor& tensor : *model.change_parameters()) tensor.data()[0] = std::nanf("");
   });
   const Finished finished = generate({"-p", "1", "-n", "3"});
   EXPECT_EQ(finished.status, 1);

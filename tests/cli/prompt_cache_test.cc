@@ -50,7 +50,7 @@ TEST_F(GenerateCommand, APromptCacheOfSomethingElseIsRefused) {
     EXPECT_THAT(finished.err, HasSubstr(why));
   };
   refused({"--cache-type", "q8_0"}, "cache type");
-  save("model", 64, [](qkv::Model& model) { model.parameters()[0].data()[0] += 1; });
+  save("model", 64, [](qkv::Model& model) { model.change_parameters()[0].data()[0] += 1; });
   refused({}, "another model");
   std::ofstream(path("cache"), std::ios::binary | std::ios::app) << "x";
   refused({}, "damaged");

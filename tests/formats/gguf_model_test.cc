@@ -32,7 +32,7 @@ using ::testing::HasSubstr;
 
 Model model_of(const ModelSource& source) {
   Model model(source.config());
-  for (std::size_t i = 0; i < model.infos().size(); ++i) source.read(i, model.parameters()[i].view());
+  for (std::size_t i = 0; i < model.infos().size(); ++i) source.read(i, model.change_parameters()[i].view());
   return model;
 }
 
@@ -61,10 +61,11 @@ void expect_same_parameters(const Model& a, const Model& b, double tolerance) {
 
 // Draws for what starts as ones and zeros, so that nothing can be left out unseen.
 void draw_vectors(Model& model) {
+  const Model::ParameterAccess parameters = model.change_parameters();
   for (std::size_t i = 0; i < model.infos().size(); ++i)
     if (model.infos()[i].shape.rank() == 1)
-      for (std::int64_t k = 0; k < model.parameters()[i].size(); ++k)
-        model.parameters()[i].data()[k] =
+      for (std::int64_t k = 0; k < parameters[i].size(); ++k)
+        parameters[i].data()[k] =
             0.5f + 0.01f * static_cast<float>((k * 7 + static_cast<std::int64_t>(i)) % 50);
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 qkv::Model model_of(const qkv::ModelSource& source) {
   qkv::Model model(source.config());
-  for (std::size_t i = 0; i < model.infos().size(); ++i) source.read(i, model.parameters()[i].view());
+  for (std::size_t i = 0; i < model.infos().size(); ++i) source.read(i, model.change_parameters()[i].view());
   return model;
 }
 

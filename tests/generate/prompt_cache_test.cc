@@ -99,7 +99,7 @@ TEST_F(PromptCache, IsOfOneModelOnly) {
   qkv::Model other = tiny_model(2), longer = tiny_model(1, 25);
   expect_refused(other, "other weights");
   qkv::Model nearly = tiny_model();
-  nearly.parameters().back().data()[3] += 1e-3F;
+  nearly.change_parameters()->back().data()[3] += 1e-3F;
   expect_refused(nearly, "one number differs");
   qkv::TextContext context;
   EXPECT_NO_THROW(qkv::load_prompt_cache(path_, longer, context));  // the same weights with more room

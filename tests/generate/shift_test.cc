@@ -23,7 +23,7 @@ qkv::Model tiny_model(qkv::Positions positions, std::int64_t ctx_len) {
   config.positions = positions;
   qkv::Model model(config, 5);
   // Larger weights, so that the position of a token decides what comes next.
-  for (qkv::Tensor& tensor : model.parameters())
+  for (qkv::Tensor& tensor : *model.change_parameters())
     for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.data()[i] *= 20;
   return model;
 }

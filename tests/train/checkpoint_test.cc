@@ -288,7 +288,7 @@ TEST(Checkpoint, IsNotReplacedByWeightsWithNaN) {
   Trainer trainer = small_trainer();
   trainer.save(directory.path());
   trainer.step();
-  trainer.model().parameters()[1].data()[3] = std::numeric_limits<float>::infinity();
+  trainer.model().change_parameters()[1].data()[3] = std::numeric_limits<float>::infinity();
   EXPECT_THAT([&] { trainer.save(directory.path()); }, ThrowsMessage<std::runtime_error>(HasSubstr("not saved")));
   EXPECT_THAT(entries(directory / "checkpoints"), ElementsAre("step-000000"));
 }

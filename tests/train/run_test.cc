@@ -36,7 +36,7 @@ TEST(Run, EndsWithTheLastGoodCheckpointWhenTheLossTurnsNaN) {
   std::int64_t saved = -1;
   observer.on_checkpoint = [&](std::int64_t step) { saved = step; };
   observer.on_step = [&](const StepReport& report) {
-    if (report.step == 7) trainer.model().parameters()[0].data()['t' * 16] = std::numeric_limits<float>::quiet_NaN();
+    if (report.step == 7) trainer.model().change_parameters()[0].data()['t' * 16] = std::numeric_limits<float>::quiet_NaN();
   };
   try {
     run_training(trainer, {directory.path()}, observer);
