@@ -64,8 +64,7 @@ qkv::Model make_model(const Options& o) {
   const qkv::WeightType type = qkv::weight_type_from_name(o.dtype);
   if (!o.model.empty()) return qkv::load_model_for_reading(o.model, type).model;
   qkv::Model model(qkv::preset(o.preset), 1);
-  if (type == qkv::WeightType::bf16 || (type == qkv::WeightType::automatic && qkv::fast_bf16()))
-    model.set_operands(DType::bf16);
+  if (type == qkv::DType::bf16 || (!type && qkv::fast_bf16())) model.set_operands(DType::bf16);
   return model;
 }
 
@@ -99,8 +98,8 @@ class Requests {
   double cache_bytes(double tokens) const { return tokens * bytes_per_token_; }
 
  private:
-  static std::optional<qkv::CacheType> type_of(const Options& o) {
-    return o.cache_type.empty() ? std::nullopt : std::optional(qkv::cache_type_from_name(o.cache_type));
+  static std::optional<qkv::DType> type_of(const Options& o) {
+    return o.cache_type.empty() ? std::nullopt : std::optional(qkv::dtype_from_name(o.cache_type));
   }
   qkv::EngineOptions options(const qkv::Model& model) const {
     return {.slots = o_.batch,
@@ -112,7 +111,7 @@ class Requests {
 
   const Options& o_;
   std::int64_t vocab_size_;
-  std::optional<qkv::CacheType> type_;
+  std::optional<qkv::DType> type_;
   qkv::Engine engine_;
   double bytes_per_token_ = 0;
   std::uint64_t seed_ = 0;

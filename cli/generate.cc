@@ -100,7 +100,7 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 
 // Reads the prompt with the help of the file, which holds it afterwards if it did not before. What it took, in words.
 std::string read_with_cache(const std::string& path, qkv::Model& model, std::span<const std::int32_t> prompt,
-                            qkv::TextContext& context, std::optional<qkv::CacheType> type) {
+                            qkv::TextContext& context, std::optional<qkv::DType> type) {
   const Clock::time_point begin = Clock::now();
   if (type) context.state = model.make_state(*type);
   std::error_code ignored;
@@ -166,7 +166,7 @@ void run(const Options& options) {
   generate.end_tokens = loaded.end_tokens;
   qkv::cli::require_known_tokens(generate, loaded);
   qkv::EngineOptions engine_options{.slots = options.at_once, .queue = options.at_once, .chunk = 2048};
-  if (options.cache_type) engine_options.cache_type = qkv::cache_type_from_name(*options.cache_type);
+  if (options.cache_type) engine_options.cache_type = qkv::dtype_from_name(*options.cache_type);
   // Samples share their prompt, and a prompt cache its file's.
   if (options.samples > 1 || options.prompt_cache)
     engine_options.prefix_bytes = qkv::request_bytes(loaded.model, engine_options.cache_type);

@@ -115,7 +115,7 @@ void bind_engine(nb::module_& m) {
       [](PythonEngine* self, const PythonModel& model, std::int64_t slots, std::int64_t queue, std::int64_t chunk,
          std::size_t prefix_bytes, const std::optional<std::string>& cache_type) {
         EngineOptions options{.slots = slots, .queue = queue, .chunk = chunk, .prefix_bytes = prefix_bytes};
-        if (cache_type) options.cache_type = cache_type_from_name(*cache_type);
+        if (cache_type) options.cache_type = dtype_from_name(*cache_type);
         new (self) PythonEngine(model, options);
       },
       arg("model"), nb::kw_only(), arg("slots") = 16, arg("queue") = 1024, arg("chunk") = 512, arg("prefix_bytes") = 0,

@@ -30,7 +30,6 @@ struct PythonCache {
 
 KvCache make(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, std::int64_t d_v, std::int64_t capacity,
              std::int64_t window, const std::string& dtype) {
-  if (dtype == "q8_0") return KvCache(batch, n_kv_head, d_k, d_v, capacity, window, CacheType::q8_0);
   return KvCache(batch, n_kv_head, d_k, d_v, capacity, window, dtype_from_name(dtype));
 }
 

@@ -26,7 +26,7 @@ struct EngineOptions {
   // Memory for the KV caches of requests that have ended, the most recently used ones. A prompt starts from the longest
   // beginning that it shares with one of them or with a running request. 0: none is kept, and nothing is shared.
   std::size_t prefix_bytes = 0;
-  std::optional<CacheType> cache_type = std::nullopt;  // of keys and values; nothing: the type of the operands
+  std::optional<DType> cache_type = std::nullopt;  // of keys and values; nothing: the type of the operands
 };
 
 // The queue is full: the request was not accepted and may be submitted again later.
@@ -91,6 +91,6 @@ class Engine {
 };
 
 // Memory that one request takes at most: keys and values of ctx_len tokens, and logits.
-std::size_t request_bytes(const Model& model, std::optional<CacheType> type = std::nullopt);
+std::size_t request_bytes(const Model& model, std::optional<DType> type = std::nullopt);
 
 }  // namespace qkv

@@ -4,17 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "qkv/attention.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
-
-// What keys and values are stored as. q8_0: 32 numbers of a row share a scale (docs/formats.md), 8.5 bits a number.
-enum class CacheType : std::uint8_t { f32, bf16, f16, q8_0 };
-std::string_view cache_type_name(CacheType type) noexcept;  // "q8_0"
-CacheType cache_type_from_name(std::string_view name);      // throws std::invalid_argument
 
 // k and v are given as [batch, n_kv_head, new_len, d]; all sequences of the batch have the same length. Copying a cache
 // copies its contents. Not thread-safe. Misuse throws std::invalid_argument and leaves the cache as it was.
@@ -23,11 +17,10 @@ class KvCache {
   // Holds up to `capacity` tokens. window 0 keeps all: appending past the capacity is an error, and memory is taken as
   // it fills, in doublings. window > 0 is a rolling cache for models whose tokens see `window` tokens, themselves
   // included (window_left = window - 1): when it is full it keeps the new tokens and the window - 1 before them, or the
-  // newest `capacity` tokens if that is more than fits. dtype: f32, bf16, f16, or f64 (reference path).
+  // newest `capacity` tokens if that is more than fits. dtype: f32, bf16, f16, q8_0 (32 numbers of a row share a scale:
+  // 8.5 bits per number), or f64 (reference path).
   KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, std::int64_t d_v, std::int64_t capacity,
           std::int64_t window = 0, DType dtype = DType::f32);
-  KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, std::int64_t d_v, std::int64_t capacity,
-          std::int64_t window, CacheType type);
 
   // Adds the keys and values of new tokens, rounded to the cache's type.
   void append(const ConstView& k, const ConstView& v);
@@ -36,8 +29,7 @@ class KvCache {
   std::int64_t first_key() const noexcept { return first_key_; }  // absolute position of the oldest one held
   std::int64_t capacity() const noexcept { return capacity_; }
 
-  // The keys and values held, [batch, n_kv_head, size, d], without a copy; valid until the cache next changes. The
-  // empty view for q8_0, whose numbers have no DType.
+  // The keys and values held, [batch, n_kv_head, size, d], without a copy; valid until the cache next changes.
   ConstView k() const noexcept;
   ConstView v() const noexcept;
 
@@ -56,7 +48,7 @@ class KvCache {
   void attend(const ConstView& q, const AttentionOptions& options, const AttentionResults& results) const;
 
   // The type that attend() takes queries in: that of the elements, f32 for q8_0.
-  DType query_dtype() const noexcept { return q8_0_ ? DType::f32 : k_.dtype(); }
+  DType query_dtype() const noexcept { return is_blocks(k_.dtype()) ? DType::f32 : k_.dtype(); }
   // Bytes of memory that a token's keys and values take, all sequences and heads counted.
   std::size_t bytes_per_token() const noexcept;
   std::size_t memory_bytes() const noexcept;  // allocated now, for tokens to come too
@@ -68,13 +60,11 @@ class KvCache {
  private:
   KvCache() = default;
   void grow(std::int64_t room);
-  void attend_rounded(const ConstView& q, const AttentionOptions& options, const AttentionResults& results) const;
 
   std::int64_t capacity_ = 0, window_ = 0, size_ = 0, first_key_ = 0, offset_ = 0;
   std::int64_t first_query_ = 0;  // absolute position of the oldest query whose window is held in full
-  bool q8_0_ = false;
   std::int64_t d_k_ = 0, d_v_ = 0;
-  // [batch, n_kv_head, room, d]; held tokens are rows offset_ ... offset_ + size_. q8_0: bytes, d the bytes of a row.
+  // [batch, n_kv_head, room, d in whole blocks]; held tokens are rows offset_ ... offset_ + size_.
   Tensor k_, v_;
 };
 

@@ -68,7 +68,7 @@ class Model {
   // For reading alone, with matrices kept as a file stores them: no f32 copy of the model is made. What needs
   // parameters (parameters() itself, gradients, set_operands(), saving) throws std::invalid_argument. Throws what
   // reading throws.
-  Model(const ModelConfig& config, const StoredParameters& source, WeightType type = WeightType::automatic);
+  Model(const ModelConfig& config, const StoredParameters& source, WeightType type = {});
   ~Model();
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
@@ -140,7 +140,7 @@ class Model {
   // logits may be empty: not wanted. A state's caches are of the operands' type unless another is asked for, which
   // rounds keys and values once more; only with the operands' type does reading give the bits of logits().
   ModelState make_state() const;
-  ModelState make_state(CacheType type) const;
+  ModelState make_state(DType type) const;
   void read(std::span<const std::int32_t> tokens, ModelState& state, std::span<float> logits);
   // The same for several sequences at once, whose weights are then read once: each part has the bits it has alone. The
   // parts' states must be different ones. Throws as read() does; then no state is changed.

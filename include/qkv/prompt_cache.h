@@ -24,7 +24,7 @@ struct TextContext {
 // Returns how many tokens were read. Throws std::invalid_argument on an empty text, on one longer than ctx_len and on a
 // token outside the vocabulary.
 std::int64_t read_text(Model& model, std::span<const std::int32_t> text, TextContext& context,
-                       std::optional<CacheType> type = std::nullopt);
+                       std::optional<DType> type = std::nullopt);
 
 // Writes the tokens that the context has read, and their keys and values, atomically (docs/formats.md). The file holds
 // a checksum, and a fingerprint of the model: the logits it gives to a few tokens, bit for bit, so that keys and values

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -13,12 +14,48 @@
 
 namespace qkv {
 
-enum class DType : std::uint8_t { f32, f64, bf16, f16, i64, i32, boolean };
+// Element types of arrays and of files. From q8_0 on they are blocks: a few numbers of a row that share a scale, laid
+// out as ggml does (docs/formats.md).
+enum class DType : std::uint8_t {
+  f32,
+  f64,
+  bf16,
+  f16,
+  i64,
+  i32,
+  boolean,
+  q8_0,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q4_k,
+  q5_k,
+  q6_k,
+};
 
-std::size_t dtype_size(DType dtype) noexcept;       // bytes an element
-std::string_view dtype_name(DType dtype) noexcept;  // "f32", "bf16", ...
+std::string_view dtype_name(DType dtype) noexcept;  // "f32", "bf16", "q8_0", ...
 DType dtype_from_name(std::string_view name);       // throws std::invalid_argument
-inline bool is_floating(DType dtype) noexcept { return dtype <= DType::f16; }
+constexpr bool is_floating(DType dtype) noexcept { return dtype <= DType::f16; }
+constexpr bool is_blocks(DType dtype) noexcept { return dtype >= DType::q8_0; }
+
+// A block of numbers; a number of the other types counts as a block of one.
+struct BlockSize {
+  std::int64_t elements, bytes;
+};
+constexpr BlockSize block_size(DType dtype) noexcept {
+  constexpr BlockSize kSizes[] = {{1, 4},   {1, 8},   {1, 2},   {1, 2},   {1, 8},     {1, 4},     {1, 1},    {32, 34},
+                                  {32, 18}, {32, 20}, {32, 22}, {32, 24}, {256, 144}, {256, 176}, {256, 210}};
+  return kSizes[static_cast<std::size_t>(dtype)];
+}
+// Bytes per element; 0 for blocks.
+constexpr std::size_t dtype_size(DType dtype) noexcept {
+  return is_blocks(dtype) ? 0 : static_cast<std::size_t>(block_size(dtype).bytes);
+}
+// Bytes of that many adjacent elements, which must be whole blocks.
+constexpr std::int64_t row_bytes(DType dtype, std::int64_t elements) noexcept {
+  return elements / block_size(dtype).elements * block_size(dtype).bytes;
+}
 
 // Storage types: two bytes, no arithmetic. Conversion rounds to nearest even, keeps NaN and infinities.
 struct bf16 {
@@ -32,8 +69,11 @@ float to_f32(f16 x) noexcept;
 bf16 to_bf16(float x) noexcept;
 f16 to_f16(float x) noexcept;
 
-// The element type of a C++ type: dtype_of<float> == DType::f32.
+// The C++ types that elements can have, and their DType: dtype_of<float> == DType::f32. No other type compiles.
 template <class T>
+concept Element = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, bf16> || std::same_as<T, f16> ||
+    std::same_as<T, std::int64_t> || std::same_as<T, std::int32_t> || std::same_as<T, bool>;
+template <Element T>
 inline constexpr DType dtype_of = DType::f32;
 template <>
 inline constexpr DType dtype_of<double> = DType::f64;
@@ -73,7 +113,8 @@ std::string to_string(const Dims& dims);        // "[4, 16, 512]"
 std::int64_t element_count(const Dims& shape);  // throws std::invalid_argument on a negative size or overflow
 Dims contiguous_strides(const Dims& shape);     // row-major, in elements
 
-// Someone else's elements: a pointer, a type, a shape and strides in elements (any sign, 0 to broadcast).
+// Someone else's elements: a pointer, a type, a shape and strides in elements (any sign, 0 to broadcast; of blocks, the
+// last stride is 1 and the others are whole blocks).
 // data == nullptr is the empty view: "not given" or "not wanted".
 struct ConstView {
   const void* data = nullptr;
@@ -95,11 +136,11 @@ struct View {
   operator ConstView() const noexcept { return {data, dtype, shape, strides}; }
 };
 
-template <class T>
+template <Element T>
 View view(T* data, const Dims& shape) {
   return {data, dtype_of<T>, shape, contiguous_strides(shape)};
 }
-template <class T>
+template <Element T>
 ConstView view(const T* data, const Dims& shape) {
   return {data, dtype_of<T>, shape, contiguous_strides(shape)};
 }
@@ -108,11 +149,13 @@ ConstView view(const T* data, const Dims& shape) {
 View swap_axes(View v, int a, int b) noexcept;
 ConstView swap_axes(ConstView v, int a, int b) noexcept;
 
-// An owning, row-major, 64-byte aligned array. Copying copies the elements; moving leaves an empty tensor behind.
+// An owning, row-major, 64-byte aligned array. Copying copies the elements; moving leaves an empty tensor behind. A row
+// of blocks holds whole ones.
 class Tensor {
  public:
   Tensor() = default;
-  explicit Tensor(const Dims& shape, DType dtype = DType::f32);  // elements are zero; throws std::bad_alloc
+  // Elements are zero. Throws std::bad_alloc, std::invalid_argument.
+  explicit Tensor(const Dims& shape, DType dtype = DType::f32);
   Tensor(const Tensor& other);
   Tensor& operator=(const Tensor& other);
   Tensor(Tensor&&) noexcept = default;
@@ -121,17 +164,17 @@ class Tensor {
   const Dims& shape() const noexcept { return shape_; }
   DType dtype() const noexcept { return dtype_; }
   std::int64_t size() const noexcept { return size_; }  // elements
-  std::size_t bytes() const noexcept { return static_cast<std::size_t>(size_) * dtype_size(dtype_); }
+  std::size_t bytes() const noexcept { return static_cast<std::size_t>(row_bytes(dtype_, size_)); }
   void* raw() noexcept { return data_.get(); }
   const void* raw() const noexcept { return data_.get(); }
 
   // The elements as T; throws std::invalid_argument if T is not the tensor's type.
-  template <class T = float>
+  template <Element T = float>
   T* data() {
     require(dtype_of<T>);
     return static_cast<T*>(raw());
   }
-  template <class T = float>
+  template <Element T = float>
   const T* data() const {
     require(dtype_of<T>);
     return static_cast<const T*>(raw());

@@ -54,6 +54,7 @@ Dims scores_shape(const AttentionProblem& p) { return {p.batch, p.n_head, p.q_le
 
 void check_gradients(const AttentionProblem& p, const ConstView& mask, AttentionGradients& gradients) {
   const DType sum = sum_type(p);
+  if (p.k.dtype != p.q.dtype) fail("gradients need floating k and v", std::string(dtype_name(p.k.dtype)));
   check_output("dq", gradients.dq, p.q.shape, sum, p.q.dtype);
   check_output("dk", gradients.dk, p.k.shape, sum, p.q.dtype);
   check_output("dv", gradients.dv, p.v.shape, sum, p.q.dtype);
@@ -72,7 +73,7 @@ void attention(const ConstView& q, const ConstView& k, const ConstView& v, const
   const AttentionPath path = choose_path(p, options.path);
   AttentionResults wanted = results;
   check_array("out", results.out, out_shape(p));
-  check_output("out", wanted.out, out_shape(p), p.v.dtype, sum_type(p));
+  check_output("out", wanted.out, out_shape(p), p.q.dtype, sum_type(p));
   check_output("lse", wanted.lse, lse_shape(p), sum_type(p), sum_type(p));
   check_output("probs", wanted.probs, scores_shape(p), sum_type(p), sum_type(p));
   if (p.require_readable_key) check_readable(p);
@@ -81,18 +82,6 @@ void attention(const ConstView& q, const ConstView& k, const ConstView& v, const
   } else {
     reference_forward(p, wanted, {});
   }
-}
-
-void attention_over_q8_0(const ConstView& q, const ConstView& k, const ConstView& v, const AttentionOptions& options,
-                         const AttentionResults& results) {
-  AttentionProblem p = make_problem(q, k, v, options);
-  p.q8_0 = true;
-  AttentionResults wanted = results;
-  check_array("out", results.out, out_shape(p));
-  check_output("out", wanted.out, out_shape(p), DType::f32, DType::f32);
-  check_output("lse", wanted.lse, lse_shape(p), DType::f32, DType::f32);
-  check_output("probs", wanted.probs, scores_shape(p), DType::f32, DType::f32);
-  tiled_forward(p, wanted);
 }
 
 Tensor attention(const ConstView& q, const ConstView& k, const ConstView& v, const AttentionOptions& options) {
@@ -117,7 +106,7 @@ void attention_steps(const ConstView& q, const ConstView& k, const ConstView& v,
   check_output("softcapped", wanted.softcapped, scores_shape(p), sum_type(p), sum_type(p));
   check_output("masked", wanted.masked, scores_shape(p), sum_type(p), sum_type(p));
   check_output("probs", wanted.probs, scores_shape(p), sum_type(p), sum_type(p));
-  check_output("out", also.out, out_shape(p), p.v.dtype, sum_type(p));
+  check_output("out", also.out, out_shape(p), p.q.dtype, sum_type(p));
   check_output("lse", also.lse, lse_shape(p), sum_type(p), sum_type(p));
   check_output("probs", also.probs, scores_shape(p), sum_type(p), sum_type(p));
   if (p.require_readable_key) check_readable(p);
@@ -130,7 +119,7 @@ void attention_backward(const ConstView& q, const ConstView& k, const ConstView&
   const AttentionProblem p = make_problem(q, k, v, options);
   const AttentionPath path = choose_path(p, options.path);
   check_array("out", out, out_shape(p));
-  check_type("out", out.dtype, p.v.dtype, sum_type(p));
+  check_type("out", out.dtype, p.q.dtype, sum_type(p));
   check_array("lse", lse, lse_shape(p));
   check_type("lse", lse.dtype, sum_type(p), sum_type(p));
   check_array("dout", dout, out_shape(p));

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "attention/tile_elements.h"
-#include "core/block_types.h"
 #include "core/float_types.h"
 #include "core/parallel.h"
 
@@ -27,18 +26,6 @@ const float* rows_of(const ConstView& x, std::int64_t offset, int n, std::int64_
   }
   for (int j = 0; j < n; ++j) {
     widen_elements(x.dtype, x.data, offset + j * s[2], s[3], d, copy + j * padded);
-    std::fill(copy + j * padded + d, copy + (j + 1) * padded, 0.0f);
-  }
-  return copy;
-}
-
-// The same from rows of Q8_0 blocks; row j begins at element offset + j * stride, a multiple of 32.
-const float* rows_of_q8_0(const ConstView& x, std::int64_t offset, int n, std::int64_t d, std::int64_t padded,
-                          float* copy, std::int64_t& ld) noexcept {
-  ld = padded;
-  const auto* blocks = static_cast<const std::byte*>(x.data);
-  for (int j = 0; j < n; ++j) {
-    kernels().widen_q8_0(blocks + row_bytes(BlockType::q8_0, offset + j * x.strides[2]), d, copy + j * padded);
     std::fill(copy + j * padded + d, copy + (j + 1) * padded, 0.0f);
   }
   return copy;
@@ -100,7 +87,7 @@ bool values_finite(const KeyTile& t, const TilePlan& plan) noexcept {
 bool rows_in_place(const TilePlan& plan) noexcept {
   const AttentionProblem& p = plan.p;
   const DType wanted = plan.bf16 ? DType::bf16 : DType::f32;
-  return !p.q8_0 && p.k.dtype == wanted && p.k.strides[3] == 1 && p.v.dtype == wanted && p.v.strides[3] == 1 &&
+  return p.k.dtype == wanted && p.k.strides[3] == 1 && p.v.dtype == wanted && p.v.strides[3] == 1 &&
          (!plan.bf16 || p.d_k % 2 == 0) && p.d_v % 8 == 0;
 }
 
@@ -111,11 +98,6 @@ KeyTile load_keys(const TilePlan& plan, std::int64_t b, std::int64_t kv_head, st
   t.j0 = j0;
   t.n = static_cast<int>(j1 - j0);
   const auto offset = [&](const ConstView& x) { return b * x.strides[0] + kv_head * x.strides[1] + j0 * x.strides[2]; };
-  if (p.q8_0) {
-    t.k = rows_of_q8_0(p.k, offset(p.k), t.n, p.d_k, p.d_k, buffers.k, t.ldk);
-    if (use != KeyUse::scores) t.v = rows_of_q8_0(p.v, offset(p.v), t.n, p.d_v, round_up(p.d_v, 8), buffers.v, t.ldv);
-    return t;
-  }
   if (!plan.bf16) {
     t.k = rows_of(p.k, offset(p.k), t.n, p.d_k, use == KeyUse::backward ? round_up(p.d_k, 8) : p.d_k, buffers.k, t.ldk);
     if (use != KeyUse::scores) t.v = rows_of(p.v, offset(p.v), t.n, p.d_v, round_up(p.d_v, 8), buffers.v, t.ldv);

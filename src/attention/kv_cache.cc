@@ -22,28 +22,27 @@ namespace {
   throw std::invalid_argument("[kv_cache] " + expected + "; found " + found);
 }
 
-// Rows first ... first + count of [batch, heads, rows, d].
+// Rows first ... first + count of [batch, heads, rows, d], and their first columns.
 template <class V>
-V rows_of(V view, std::int64_t first, std::int64_t count) noexcept {
-  const std::int64_t offset = first * view.strides[2] * static_cast<std::int64_t>(dtype_size(view.dtype));
+V rows_of(V view, std::int64_t first, std::int64_t count, std::int64_t columns) noexcept {
+  const std::int64_t offset = row_bytes(view.dtype, first * view.strides[2]);
   using Byte = std::conditional_t<std::is_same_v<V, View>, char, const char>;
   view.data = static_cast<Byte*>(view.data) + offset;
   view.shape[2] = count;
+  view.shape[3] = columns;
   return view;
 }
 
-struct CacheTypeRow {
-  CacheType type;
-  std::string_view name;
-  DType dtype;  // q8_0: of what is read
-};
-constexpr CacheTypeRow kCacheTypes[] = {{CacheType::f32, "f32", DType::f32},
-                                        {CacheType::bf16, "bf16", DType::bf16},
-                                        {CacheType::f16, "f16", DType::f16},
-                                        {CacheType::q8_0, "q8_0", DType::f32}};
-const CacheTypeRow& row_of(CacheType type) noexcept { return kCacheTypes[static_cast<std::size_t>(type)]; }
+// d elements in whole blocks of the type.
+std::int64_t in_blocks(std::int64_t d, DType dtype) noexcept {
+  const std::int64_t block = block_size(dtype).elements;
+  return (d + block - 1) / block * block;
+}
 
-std::int64_t in_blocks(std::int64_t d) noexcept { return (d + 31) / 32 * 32; }
+// Bytes of a row of a cache's tensor [batch, heads, room, d].
+std::size_t bytes_of_row(const Tensor& held) noexcept {
+  return static_cast<std::size_t>(row_bytes(held.dtype(), held.shape()[3]));
+}
 
 // One row of d elements, `step` apart, rounded to the type of `to`.
 void copy_row(const ConstView& from, std::int64_t source, std::int64_t step, const View& to, std::int64_t target,
@@ -87,21 +86,21 @@ void copy_rows(const ConstView& from, const View& to) {
   });
 }
 
-// The same to rows of Q8_0 blocks; `to` is in bytes.
+// The same to rows of blocks.
 void quantise_rows(const ConstView& from, const View& to) {
-  const std::int64_t d = from.shape[3], padded = in_blocks(d);
+  const std::int64_t d = from.shape[3], padded = to.shape[3];
   for_rows(from, to, [&](std::int64_t source, std::int64_t target) {
     thread_local std::vector<float> row;  // [padded]
     row.assign(static_cast<std::size_t>(padded), 0.0f);
     copy_row(from, source, from.strides[3], view(row.data(), Dims{padded}), 0, d);
-    quantise_row(BlockType::q8_0, row.data(), padded, static_cast<std::byte*>(to.data) + target);
+    quantise_row(to.dtype, row.data(), padded, static_cast<std::byte*>(to.data) + row_bytes(to.dtype, target));
   });
 }
 
 // Moves rows first ... first + count of each head to the head's beginning.
 void move_to_front(Tensor& tensor, std::int64_t first, std::int64_t count) noexcept {
   const Dims& shape = tensor.shape();  // [batch, heads, room, d]
-  const auto row = static_cast<std::size_t>(shape[3]) * dtype_size(tensor.dtype());
+  const std::size_t row = bytes_of_row(tensor);
   const std::size_t head = static_cast<std::size_t>(shape[2]) * row;
   for (std::int64_t n = 0; n < shape[0] * shape[1]; ++n) {
     char* begin = static_cast<char*>(tensor.raw()) + static_cast<std::size_t>(n) * head;
@@ -115,7 +114,7 @@ constexpr std::int64_t kFirstRoom = 256;  // tokens that a new cache has memory 
 Tensor with_room(const Tensor& from, std::int64_t first, std::int64_t count, std::int64_t room) {
   const Dims& shape = from.shape();  // [batch, heads, room before, d]
   Tensor to({shape[0], shape[1], room, shape[3]}, from.dtype());
-  const std::size_t row = static_cast<std::size_t>(shape[3]) * dtype_size(from.dtype());
+  const std::size_t row = bytes_of_row(from);
   for (std::int64_t n = 0; n < shape[0] * shape[1]; ++n)
     std::memcpy(static_cast<char*>(to.raw()) + static_cast<std::size_t>(n * room) * row,
                 static_cast<const char*>(from.raw()) + static_cast<std::size_t>(n * shape[2] + first) * row,
@@ -137,28 +136,6 @@ void check_new(const char* name, const ConstView& view, const Tensor& held, std:
 
 }  // namespace
 
-std::string_view cache_type_name(CacheType type) noexcept { return row_of(type).name; }
-
-CacheType cache_type_from_name(std::string_view name) {
-  for (const CacheTypeRow& row : kCacheTypes)
-    if (row.name == name) return row.type;
-  throw std::invalid_argument("[kv_cache] expected f32, bf16, f16 or q8_0; found '" + std::string(name) + "'");
-}
-
-KvCache::KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, std::int64_t d_v, std::int64_t capacity,
-                 std::int64_t window, CacheType type)
-    : KvCache(batch, n_kv_head, d_k, d_v, type == CacheType::q8_0 ? 1 : capacity, type == CacheType::q8_0 ? 0 : window,
-              row_of(type).dtype) {
-  if (type != CacheType::q8_0) return;
-  KvCache checked(0, n_kv_head, d_k, d_v, capacity, window);
-  q8_0_ = true;
-  capacity_ = capacity;
-  window_ = window;
-  const std::int64_t room = checked.k_.shape()[2];  // of rows
-  k_ = Tensor({batch, n_kv_head, room, row_bytes(BlockType::q8_0, in_blocks(d_k))}, DType::boolean);
-  v_ = Tensor({batch, n_kv_head, room, row_bytes(BlockType::q8_0, in_blocks(d_v))}, DType::boolean);
-}
-
 KvCache::KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, std::int64_t d_v, std::int64_t capacity,
                  std::int64_t window, DType dtype)
     : capacity_(capacity), window_(window), d_k_(d_k), d_v_(d_v) {
@@ -170,13 +147,14 @@ KvCache::KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, s
   check_size("window", window, 0);
   if (window > capacity)
     fail("window must be at most the capacity (" + std::to_string(capacity) + ")", std::to_string(window));
-  if (!is_floating(dtype)) fail("the type must be f32, bf16, f16 or f64", std::string(dtype_name(dtype)));
+  if (!is_floating(dtype) && dtype != DType::q8_0)
+    fail("the type must be f32, bf16, f16, q8_0 or f64", std::string(dtype_name(dtype)));
   // A rolling cache has some room to roll in, so that it moves its contents now and then only. Another grows as it
   // fills.
   const std::int64_t room =
       window == 0 ? std::min(capacity, kFirstRoom) : capacity + std::max<std::int64_t>(64, capacity / 4);
-  k_ = Tensor({batch, n_kv_head, room, d_k}, dtype);
-  v_ = Tensor({batch, n_kv_head, room, d_v}, dtype);
+  k_ = Tensor({batch, n_kv_head, room, in_blocks(d_k, dtype)}, dtype);
+  v_ = Tensor({batch, n_kv_head, room, in_blocks(d_v, dtype)}, dtype);
 }
 
 void KvCache::append(const ConstView& k, const ConstView& v) {
@@ -207,9 +185,9 @@ void KvCache::append(const ConstView& k, const ConstView& v) {
     move_to_front(v_, offset_, size_);
     offset_ = 0;
   }
-  const auto copy = q8_0_ ? quantise_rows : copy_rows;
-  copy(rows_of(k, skipped, added), rows_of(k_.view(), offset_ + size_, added));
-  copy(rows_of(v, skipped, added), rows_of(v_.view(), offset_ + size_, added));
+  const auto copy = is_blocks(k_.dtype()) ? quantise_rows : copy_rows;
+  copy(rows_of(k, skipped, added, d_k_), rows_of(k_.view(), offset_ + size_, added, k_.shape()[3]));
+  copy(rows_of(v, skipped, added, d_v_), rows_of(v_.view(), offset_ + size_, added, v_.shape()[3]));
   size_ += added;
 }
 
@@ -229,7 +207,6 @@ KvCache KvCache::prefix(std::int64_t size) const {
   copy.capacity_ = capacity_;
   copy.window_ = window_;
   copy.size_ = size;
-  copy.q8_0_ = q8_0_;
   copy.d_k_ = d_k_;
   copy.d_v_ = d_v_;
   copy.k_ = with_room(k_, offset_, size, room);
@@ -237,24 +214,20 @@ KvCache KvCache::prefix(std::int64_t size) const {
   return copy;
 }
 
-ConstView KvCache::k() const noexcept { return q8_0_ ? ConstView{} : rows_of(k_.view(), offset_, size_); }
-ConstView KvCache::v() const noexcept { return q8_0_ ? ConstView{} : rows_of(v_.view(), offset_, size_); }
+ConstView KvCache::k() const noexcept { return rows_of(k_.view(), offset_, size_, d_k_); }
+ConstView KvCache::v() const noexcept { return rows_of(v_.view(), offset_, size_, d_v_); }
 
 std::size_t KvCache::bytes_per_token() const noexcept {
   const auto heads = static_cast<std::size_t>(k_.shape()[0] * k_.shape()[1]);
-  return heads * (static_cast<std::size_t>(k_.shape()[3]) * dtype_size(k_.dtype()) +
-                  static_cast<std::size_t>(v_.shape()[3]) * dtype_size(v_.dtype()));
+  return heads * (bytes_of_row(k_) + bytes_of_row(v_));
 }
 
-std::size_t KvCache::memory_bytes() const noexcept {
-  return static_cast<std::size_t>(k_.size()) * dtype_size(k_.dtype()) +
-         static_cast<std::size_t>(v_.size()) * dtype_size(v_.dtype());
-}
+std::size_t KvCache::memory_bytes() const noexcept { return k_.bytes() + v_.bytes(); }
 
 void KvCache::save(std::byte* to) const noexcept {
   for (const Tensor* held : {&k_, &v_}) {
     const Dims& shape = held->shape();
-    const std::size_t row = static_cast<std::size_t>(shape[3]) * dtype_size(held->dtype());
+    const std::size_t row = bytes_of_row(*held);
     const std::size_t bytes = static_cast<std::size_t>(size_) * row;
     for (std::int64_t n = 0; n < shape[0] * shape[1]; ++n, to += bytes)
       std::memcpy(to,
@@ -270,7 +243,7 @@ void KvCache::restore(const std::byte* from, std::int64_t size) {
   if (size > k_.shape()[2]) grow(size);
   for (Tensor* held : {&k_, &v_}) {
     const Dims& shape = held->shape();
-    const std::size_t row = static_cast<std::size_t>(shape[3]) * dtype_size(held->dtype());
+    const std::size_t row = bytes_of_row(*held);
     const std::size_t bytes = static_cast<std::size_t>(size) * row;
     for (std::int64_t n = 0; n < shape[0] * shape[1]; ++n, from += bytes)
       std::memcpy(static_cast<std::byte*>(held->raw()) + static_cast<std::size_t>(n * shape[2]) * row, from, bytes);
@@ -317,37 +290,10 @@ void KvCache::attend(const ConstView& q, const AttentionOptions& options, const 
   all.causal = true;
   all.alignment = Alignment::bottom_right;
   all.first_key = first_key_;
-  if (q.dtype == query_dtype() || !is_floating(q.dtype) || !q) return attend_rounded(q, all, results);
+  if (q.dtype == query_dtype() || !is_floating(q.dtype) || !q) return attention(q, k(), v(), all, results);
   Tensor rounded(q.shape, query_dtype());  // [batch, n_head, q_len, d_k]
   copy_rows(q, rounded);
-  attend_rounded(rounded, all, results);
-}
-
-void KvCache::attend_rounded(const ConstView& q, const AttentionOptions& options,
-                             const AttentionResults& results) const {
-  if (!q8_0_) return attention(q, k(), v(), options, results);
-  const auto blocks = [&](const Tensor& held, std::int64_t d) {
-    const Dims& shape = held.shape();
-    const std::int64_t padded = in_blocks(d);
-    return ConstView{static_cast<const std::byte*>(held.raw()) + offset_ * shape[3], DType::f32,
-                     Dims{shape[0], shape[1], size_, d},
-                     Dims{shape[1] * shape[2] * padded, shape[2] * padded, padded, 1}};
-  };
-  if (options.path != AttentionPath::reference)
-    return attention_over_q8_0(q, blocks(k_, d_k_), blocks(v_, d_v_), options, results);
-  const auto widened = [&](const Tensor& held, std::int64_t d) {
-    const Dims& shape = held.shape();
-    Tensor all({shape[0], shape[1], size_, d});
-    std::vector<float> row(static_cast<std::size_t>(in_blocks(d)));
-    for (std::int64_t n = 0; n < shape[0] * shape[1] * size_; ++n) {
-      const std::int64_t from = n / size_ * shape[2] + offset_ + n % size_;
-      dequantise_row(BlockType::q8_0, static_cast<const std::byte*>(held.raw()) + from * shape[3], in_blocks(d),
-                     row.data());
-      std::copy_n(row.data(), d, all.data() + n * d);
-    }
-    return all;
-  };
-  attention(q, widened(k_, d_k_), widened(v_, d_v_), options, results);
+  attention(rounded, k(), v(), all, results);
 }
 
 }  // namespace qkv

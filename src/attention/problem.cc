@@ -7,6 +7,7 @@
 #include <string>
 
 #include "attention/mask.h"
+#include "core/block_types.h"
 #include "core/float_types.h"
 
 namespace qkv {
@@ -32,19 +33,24 @@ void check_input(const std::string& name, const ConstView& view) {
                            : (name == "k" ? "[batch, n_kv_head, kv_len, d_k]" : "[batch, n_kv_head, kv_len, d_v]");
     fail(name + " must be " + axes, "shape " + to_string(view.shape));
   }
-  if (!is_floating(view.dtype)) fail(name + " must be floating", std::string(dtype_name(view.dtype)));
+  const bool blocks = view.dtype == DType::q8_0 && name != "q";
+  if (!is_floating(view.dtype) && !blocks) fail(name + " must be floating", std::string(dtype_name(view.dtype)));
   const std::int64_t count = element_count(view.shape);
   if (view.shape[1] == 0) fail(name + " must have at least one head", "shape " + to_string(view.shape));
   if (view.shape[3] == 0) fail(name + " must have a head dimension of at least 1", "shape " + to_string(view.shape));
   if (view.shape[2] > kFarthest) fail(name + " may have at most 2^40 positions", "shape " + to_string(view.shape));
   if (!view && count > 0) fail(name + " must be given", "a view without data");
+  const auto whole = [&](int axis) { return view.strides[axis] % block_size(view.dtype).elements == 0; };
+  if (blocks && !(whole(0) && whole(1) && whole(2) && view.strides[3] == 1))
+    fail(name + " of q8_0 must have rows of whole blocks", "strides " + to_string(view.strides));
 }
 
 void check_inputs(const ConstView& q, const ConstView& k, const ConstView& v) {
   check_input("q", q);
   check_input("k", k);
   check_input("v", v);
-  if (k.dtype != q.dtype || v.dtype != q.dtype) {
+  const bool same = k.dtype == q.dtype || (k.dtype == DType::q8_0 && q.dtype == DType::f32);
+  if (!same || v.dtype != k.dtype) {
     fail("q, k and v must have one type", std::string(dtype_name(q.dtype)) + ", " + std::string(dtype_name(k.dtype)) +
                                               " and " + std::string(dtype_name(v.dtype)));
   }
@@ -207,6 +213,8 @@ T load_element(const ConstView& view, std::int64_t offset) noexcept {
     }
     case DType::bf16:
       return static_cast<T>(widen(static_cast<const bf16*>(view.data)[offset]));
+    case DType::q8_0:
+      return static_cast<T>(q8_0_element(static_cast<const std::byte*>(view.data), offset));
     default:
       return static_cast<T>(widen(static_cast<const f16*>(view.data)[offset]));
   }

@@ -20,7 +20,7 @@ struct SequenceSpan {
 struct AttentionProblem {
   std::int64_t batch, n_head, n_kv_head, q_len, kv_len, d_k, d_v;
   std::int64_t group;     // query heads that share a key head
-  ConstView q, k, v;      // rank 4, as the caller strides them
+  ConstView q, k, v;      // rank 4, as the caller strides them; k and v may be q8_0 where q is f32
   double scale, softcap;  // softcap 0: off
   bool causal;
   std::int64_t window_left, window_right;  // -1: unlimited
@@ -32,7 +32,6 @@ struct AttentionProblem {
   std::vector<SequenceSpan> sequences;  // [batch]
   bool require_readable_key;
   Dropout dropout;              // false: none
-  bool q8_0 = false;            // k and v point at rows of Q8_0 blocks; their strides count elements, 32 a block
   std::int64_t first_sequence;  // the number of sequence 0 for dropout
 
   // Which plane of core/dropout.h head h of sequence b is.
@@ -45,15 +44,10 @@ struct AttentionProblem {
 AttentionProblem make_problem(const ConstView& q, const ConstView& k, const ConstView& v,
                               const AttentionOptions& options);
 
-// attention() over keys and values stored as Q8_0: k and v are f32 views as AttentionProblem::q8_0 has them, each row
-// padded to whole blocks. On the tiled path alone.
-void attention_over_q8_0(const ConstView& q, const ConstView& k, const ConstView& v, const AttentionOptions& options,
-                         const AttentionResults& results);
-
 // Throws std::invalid_argument naming the first row that may read nothing (for require_readable_key).
 void check_readable(const AttentionProblem& problem);
 
-// The element of a floating view at an element offset, as T.
+// The element of a floating or q8_0 view at an element offset, as T.
 template <class T>
 T load_element(const ConstView& view, std::int64_t offset) noexcept;
 

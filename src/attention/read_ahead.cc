@@ -30,9 +30,9 @@ void look_ahead(const AttentionProblem& p, const AttentionResults& results, cons
   const std::int64_t back = num_threads() * tile.queries, key = tile.begin[0] - back;
   const auto rows = [&](const ConstView& x, std::int64_t head, std::int64_t first, std::int64_t d) {
     if (!x || x.strides[3] != 1 || first < 0) return;
-    const auto size = static_cast<std::int64_t>(dtype_size(x.dtype));
     const std::int64_t at = tile.b * x.strides[0] + head * x.strides[1] + first * x.strides[2];
-    ahead.add(static_cast<const char*>(x.data) + at * size, tile.queries, x.strides[2] * size, d * size);
+    ahead.add(static_cast<const char*>(x.data) + row_bytes(x.dtype, at), tile.queries, row_bytes(x.dtype, x.strides[2]),
+              row_bytes(x.dtype, d));
   };
   rows(results.out, tile.first_head, tile.first_query, p.d_v);
   rows(p.k, tile.kv_head, key, p.d_k);

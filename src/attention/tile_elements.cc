@@ -38,6 +38,8 @@ void widen_elements(DType dtype, const void* base, std::int64_t offset, std::int
     kernels().widen_bf16(static_cast<const std::uint16_t*>(base) + offset, n, to);
   else if (dtype == DType::f16 && stride == 1)
     kernels().widen_f16(static_cast<const std::uint16_t*>(base) + offset, n, to);
+  else if (dtype == DType::q8_0)
+    kernels().widen_q8_0(static_cast<const std::byte*>(base) + row_bytes(dtype, offset), n, to);
   else if (dtype == DType::f32)
     widen_strided<float>(base, offset, stride, n, to);
   else if (dtype == DType::bf16)

@@ -8,7 +8,8 @@
 
 namespace qkv {
 
-// Copies n elements, `stride` apart from element `offset` on, widened to f32.
+// Copies n elements, `stride` apart from element `offset` on, widened to f32; of q8_0, adjacent ones from a block's
+// first.
 void widen_elements(DType dtype, const void* base, std::int64_t offset, std::int64_t stride, std::int64_t n,
                     float* to) noexcept;
 // Writes n f32 numbers in the type given.

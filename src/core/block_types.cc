@@ -11,14 +11,8 @@
 namespace qkv {
 namespace {
 
-constexpr BlockFormat kFormats[] = {
-    {BlockType::f32, "f32", 1, 4, true},        {BlockType::f16, "f16", 1, 2, true},
-    {BlockType::bf16, "bf16", 1, 2, true},      {BlockType::q4_0, "q4_0", 32, 18, true},
-    {BlockType::q4_1, "q4_1", 32, 20, true},    {BlockType::q5_0, "q5_0", 32, 22, false},
-    {BlockType::q5_1, "q5_1", 32, 24, false},   {BlockType::q8_0, "q8_0", 32, 34, true},
-    {BlockType::q4_k, "q4_k", 256, 144, false}, {BlockType::q5_k, "q5_k", 256, 176, false},
-    {BlockType::q6_k, "q6_k", 256, 210, false},
-};
+constexpr DType kRowTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0,
+                               DType::q5_1, DType::q8_0, DType::q4_k, DType::q5_k, DType::q6_k};
 
 constexpr std::int64_t kSmall = 32;  // elements of a block
 
@@ -172,66 +166,78 @@ void to_q4_1(const float* x, std::byte* b) noexcept {
 
 }  // namespace
 
-const BlockFormat& block_format(BlockType type) noexcept { return kFormats[static_cast<std::size_t>(type)]; }
-
-std::optional<BlockType> block_type_from_name(std::string_view name) noexcept {
+std::optional<DType> row_type_from_name(std::string_view name) noexcept {
   const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
-  for (const BlockFormat& format : kFormats)
-    if (std::equal(name.begin(), name.end(), format.name.begin(), format.name.end(), same)) return format.type;
+  for (const DType type : kRowTypes) {
+    const std::string_view known = dtype_name(type);
+    if (std::equal(name.begin(), name.end(), known.begin(), known.end(), same)) return type;
+  }
   return std::nullopt;
 }
 
-void dequantise_row(BlockType type, const std::byte* from, std::int64_t elements, float* to) noexcept {
-  const BlockFormat& format = block_format(type);
+float q8_0_element(const std::byte* row, std::int64_t i) noexcept {
+  const std::byte* block = row + row_bytes(DType::q8_0, i);
+  return half(block) * static_cast<float>(load<std::int8_t>(block + 2 + i % kSmall));
+}
+
+void dequantise_row(DType type, const std::byte* from, std::int64_t elements, float* to) noexcept {
+  const BlockSize format = block_size(type);
   const auto blocks = [&](auto convert) {
     each_block(elements / format.elements, format.elements, format.bytes, from, to, convert);
   };
   switch (type) {
-    case BlockType::f32:
+    case DType::f32:
       if (elements > 0) std::memcpy(to, from, static_cast<std::size_t>(elements) * sizeof(float));
       return;
-    case BlockType::f16:
+    case DType::f16:
       return widen_row<f16>(from, elements, to);
-    case BlockType::bf16:
+    case DType::bf16:
       return widen_row<bf16>(from, elements, to);
-    case BlockType::q4_0:
+    case DType::q4_0:
       return blocks(from_q4_0);
-    case BlockType::q4_1:
+    case DType::q4_1:
       return blocks(from_q4_1);
-    case BlockType::q5_0:
+    case DType::q5_0:
       return blocks(from_q5_0);
-    case BlockType::q5_1:
+    case DType::q5_1:
       return blocks(from_q5_1);
-    case BlockType::q8_0:
+    case DType::q8_0:
       return blocks(from_q8_0);
-    case BlockType::q4_k:
+    case DType::q4_k:
       return blocks(from_q4_k);
-    case BlockType::q5_k:
+    case DType::q5_k:
       return blocks(from_q5_k);
-    case BlockType::q6_k:
+    case DType::q6_k:
       return blocks(from_q6_k);
+    default:
+      return;  // not a row type
   }
 }
 
-void quantise_row(BlockType type, const float* from, std::int64_t elements, std::byte* to) noexcept {
-  const BlockFormat& format = block_format(type);
+bool can_quantise(DType type) noexcept {
+  return type == DType::f32 || type == DType::f16 || type == DType::bf16 || type == DType::q8_0 ||
+         type == DType::q4_0 || type == DType::q4_1;
+}
+
+void quantise_row(DType type, const float* from, std::int64_t elements, std::byte* to) noexcept {
+  const BlockSize format = block_size(type);
   const auto blocks = [&](auto convert) {
     for (std::int64_t i = 0; i < elements / format.elements; ++i)
       convert(from + i * format.elements, to + i * format.bytes);
   };
   switch (type) {
-    case BlockType::f32:
+    case DType::f32:
       if (elements > 0) std::memcpy(to, from, static_cast<std::size_t>(elements) * sizeof(float));
       return;
-    case BlockType::f16:
+    case DType::f16:
       return narrow_row<f16>(from, elements, to);
-    case BlockType::bf16:
+    case DType::bf16:
       return narrow_row<bf16>(from, elements, to);
-    case BlockType::q8_0:
+    case DType::q8_0:
       return blocks(to_q8_0);
-    case BlockType::q4_0:
+    case DType::q4_0:
       return blocks(to_q4_0);
-    case BlockType::q4_1:
+    case DType::q4_1:
       return blocks(to_q4_1);
     default:
       return;  // not writable

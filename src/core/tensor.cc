@@ -47,11 +47,9 @@ void* allocate_zeros(std::size_t bytes, std::size_t& before) noexcept {
   return block + before;
 }
 
-struct DTypeRow {
-  std::string_view name;
-  std::size_t size;
-};
-constexpr DTypeRow kDTypes[] = {{"f32", 4}, {"f64", 8}, {"bf16", 2}, {"f16", 2}, {"i64", 8}, {"i32", 4}, {"bool", 1}};
+constexpr std::string_view kDTypeNames[] = {"f32",  "f64",  "bf16", "f16",  "i64",  "i32",  "bool", "q8_0",
+                                            "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k"};
+static_assert(std::size(kDTypeNames) == static_cast<std::size_t>(DType::q6_k) + 1);
 
 template <class V>
 V swapped(V v, int a, int b) noexcept {
@@ -87,14 +85,15 @@ std::shared_ptr<void> matrix_memory(std::size_t bytes) {
   return {block, slice};
 }
 
-std::size_t dtype_size(DType dtype) noexcept { return kDTypes[static_cast<std::size_t>(dtype)].size; }
-std::string_view dtype_name(DType dtype) noexcept { return kDTypes[static_cast<std::size_t>(dtype)].name; }
+std::string_view dtype_name(DType dtype) noexcept { return kDTypeNames[static_cast<std::size_t>(dtype)]; }
 
 DType dtype_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < std::size(kDTypes); ++i)
-    if (kDTypes[i].name == name) return static_cast<DType>(i);
-  throw std::invalid_argument("[dtype] expected f32, f64, bf16, f16, i64, i32 or bool; found '" + std::string(name) +
-                              "'");
+  std::string known;
+  for (std::size_t i = 0; i < std::size(kDTypeNames); ++i) {
+    if (kDTypeNames[i] == name) return static_cast<DType>(i);
+    known += (i ? ", " : "") + std::string(kDTypeNames[i]);
+  }
+  throw std::invalid_argument("[dtype] expected one of " + known + "; found '" + std::string(name) + "'");
 }
 
 float to_f32(bf16 x) noexcept { return widen(x); }
@@ -149,7 +148,11 @@ View swap_axes(View v, int a, int b) noexcept { return swapped(v, a, b); }
 ConstView swap_axes(ConstView v, int a, int b) noexcept { return swapped(v, a, b); }
 
 Tensor::Tensor(const Dims& shape, DType dtype) : shape_(shape), dtype_(dtype), size_(element_count(shape)) {
-  if (static_cast<std::size_t>(size_) > (SIZE_MAX / 2) / dtype_size(dtype)) throw std::bad_alloc();
+  const BlockSize block = block_size(dtype);
+  if (is_blocks(dtype) && (shape.rank() == 0 || shape[shape.rank() - 1] % block.elements != 0))
+    throw std::invalid_argument("[tensor] rows of " + std::string(dtype_name(dtype)) + " expected multiples of " +
+                                std::to_string(block.elements) + " elements; found " + to_string(shape));
+  if (size_ > INT64_MAX / block.bytes) throw std::bad_alloc();
   // A tensor without elements still has an address, so that its view is not the empty view.
   const std::size_t rounded = (std::max<std::size_t>(bytes(), 1) + kAlignment - 1) / kAlignment * kAlignment;
   std::size_t before = 0;

@@ -90,8 +90,8 @@ class DirectorySource final : public ModelSource {
     convert_elements(hf_part(parameter.place, infos_[i], parameter.stored), to);
   }
 
-  StoredType stored_type(std::size_t i) const override {
-    return parameters_.at(i).stored.dtype == DType::bf16 ? StoredType::bf16 : StoredType::f32;
+  DType stored_type(std::size_t i) const override {
+    return parameters_.at(i).stored.dtype == DType::bf16 ? DType::bf16 : DType::f32;
   }
 
   Tokenizer tokenizer() const override { return Tokenizer::load(path_ + "/tokenizer.json"); }

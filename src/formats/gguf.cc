@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 
+#include "core/block_types.h"
 #include "formats/in_quotes.h"
 #include "qkv/error.h"
 
@@ -17,25 +18,21 @@ namespace {
 constexpr std::string_view kTypeNames[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
                                            "bool", "string", "array", "u64", "i64", "f64"};
 
-using B = BlockType;
+constexpr GgufTensorType known(std::uint32_t id, std::string_view name, DType type) {
+  return {id, name, block_size(type).elements, block_size(type).bytes, type};
+}
 constexpr GgufTensorType kTensorTypes[] = {
-    {0, "F32", 1, 4, B::f32},        {1, "F16", 1, 2, B::f16},
-    {2, "Q4_0", 32, 18, B::q4_0},    {3, "Q4_1", 32, 20, B::q4_1},
-    {6, "Q5_0", 32, 22, B::q5_0},    {7, "Q5_1", 32, 24, B::q5_1},
-    {8, "Q8_0", 32, 34, B::q8_0},    {10, "Q2_K", 256, 84, {}},
-    {11, "Q3_K", 256, 110, {}},      {12, "Q4_K", 256, 144, B::q4_k},
-    {13, "Q5_K", 256, 176, B::q5_k}, {14, "Q6_K", 256, 210, B::q6_k},
-    {15, "Q8_K", 256, 292, {}},      {16, "IQ2_XXS", 256, 66, {}},
-    {17, "IQ2_XS", 256, 74, {}},     {18, "IQ3_XXS", 256, 98, {}},
-    {19, "IQ1_S", 256, 50, {}},      {20, "IQ4_NL", 32, 18, {}},
-    {21, "IQ3_S", 256, 110, {}},     {22, "IQ2_S", 256, 82, {}},
-    {23, "IQ4_XS", 256, 136, {}},    {24, "I8", 1, 1, {}},
-    {25, "I16", 1, 2, {}},           {26, "I32", 1, 4, {}},
-    {27, "I64", 1, 8, {}},           {28, "F64", 1, 8, {}},
-    {29, "IQ1_M", 256, 56, {}},      {30, "BF16", 1, 2, B::bf16},
-    {34, "TQ1_0", 256, 54, {}},      {35, "TQ2_0", 256, 66, {}},
-    {39, "MXFP4", 32, 17, {}},       {40, "NVFP4", 64, 36, {}},
-    {41, "Q1_0", 128, 18, {}},
+    known(0, "F32", DType::f32),    known(1, "F16", DType::f16),    known(2, "Q4_0", DType::q4_0),
+    known(3, "Q4_1", DType::q4_1),  known(6, "Q5_0", DType::q5_0),  known(7, "Q5_1", DType::q5_1),
+    known(8, "Q8_0", DType::q8_0),  {10, "Q2_K", 256, 84, {}},      {11, "Q3_K", 256, 110, {}},
+    known(12, "Q4_K", DType::q4_k), known(13, "Q5_K", DType::q5_k), known(14, "Q6_K", DType::q6_k),
+    {15, "Q8_K", 256, 292, {}},     {16, "IQ2_XXS", 256, 66, {}},   {17, "IQ2_XS", 256, 74, {}},
+    {18, "IQ3_XXS", 256, 98, {}},   {19, "IQ1_S", 256, 50, {}},     {20, "IQ4_NL", 32, 18, {}},
+    {21, "IQ3_S", 256, 110, {}},    {22, "IQ2_S", 256, 82, {}},     {23, "IQ4_XS", 256, 136, {}},
+    {24, "I8", 1, 1, {}},           {25, "I16", 1, 2, {}},          {26, "I32", 1, 4, {}},
+    {27, "I64", 1, 8, {}},          {28, "F64", 1, 8, {}},          {29, "IQ1_M", 256, 56, {}},
+    known(30, "BF16", DType::bf16), {34, "TQ1_0", 256, 54, {}},     {35, "TQ2_0", 256, 66, {}},
+    {39, "MXFP4", 32, 17, {}},      {40, "NVFP4", 64, 36, {}},      {41, "Q1_0", 128, 18, {}},
 };
 
 bool is_integer(GgufType type) noexcept {
@@ -91,7 +88,7 @@ const GgufTensorType* gguf_tensor_type(std::uint32_t id) noexcept {
   return nullptr;
 }
 
-const GgufTensorType& gguf_tensor_type(BlockType type) noexcept {
+const GgufTensorType& gguf_tensor_type(DType type) noexcept {
   const GgufTensorType* found = kTensorTypes;
   while (found->type != type) ++found;
   return *found;

@@ -12,8 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/block_types.h"
 #include "os/mapped_file.h"
+#include "qkv/tensor.h"
 
 namespace qkv {
 
@@ -31,16 +31,16 @@ struct GgufKey {
   std::int64_t offset = 0;  // of the value in the file
 };
 
-// An element type that ggml knows. Those without a BlockType can be listed, not read.
+// An element type that ggml knows. Those without a DType can be listed, not read.
 struct GgufTensorType {
   std::uint32_t id;
   std::string_view name;  // "Q4_K"
   std::int64_t elements;  // in a block
   std::int64_t bytes;     // of a block
-  std::optional<BlockType> type;
+  std::optional<DType> type;
 };
 const GgufTensorType* gguf_tensor_type(std::uint32_t id) noexcept;  // null: there is none
-const GgufTensorType& gguf_tensor_type(BlockType type) noexcept;
+const GgufTensorType& gguf_tensor_type(DType type) noexcept;
 
 struct GgufTensor {
   std::string_view name;

@@ -14,17 +14,17 @@ namespace qkv {
 namespace {
 
 struct FileType {
-  BlockType type;
+  DType type;
   std::uint32_t number;  // general.file_type
 };
-constexpr FileType kFileTypes[] = {{BlockType::f32, 0},  {BlockType::f16, 1},  {BlockType::q4_0, 2},
-                                   {BlockType::q4_1, 3}, {BlockType::q8_0, 7}, {BlockType::bf16, 32}};
+constexpr FileType kFileTypes[] = {{DType::f32, 0},  {DType::f16, 1},  {DType::q4_0, 2},
+                                   {DType::q4_1, 3}, {DType::q8_0, 7}, {DType::bf16, 32}};
 
 FileType file_type(const std::string& name) {
   std::string known;
   for (const FileType& type : kFileTypes) {
-    if (block_type_from_name(name) == type.type) return type;
-    known += (known.empty() ? "" : ", ") + std::string(block_format(type.type).name);
+    if (row_type_from_name(name) == type.type) return type;
+    known += (known.empty() ? "" : ", ") + std::string(dtype_name(type.type));
   }
   throw std::invalid_argument("[gguf] type expected one of " + known + "; found " + in_quotes(name));
 }
@@ -36,8 +36,7 @@ float element(const Tensor& tensor, std::int64_t at) {
 
 class ModelWriter {
  public:
-  ModelWriter(const Model& model, BlockType type)
-      : model_(model), family_(gguf_family_of(model.config())), type_(type) {}
+  ModelWriter(const Model& model, DType type) : model_(model), family_(gguf_family_of(model.config())), type_(type) {}
 
   void add_to(GgufWriter& file) {
     const ModelConfig& c = model_.config();
@@ -63,10 +62,10 @@ class ModelWriter {
   };
 
   // Vectors and positions stay f32, which readers expect. Four bits are too few for what is looked up by token.
-  BlockType type_of(const std::string& name, bool matrix) const {
-    if (!matrix || name == "position_embedding") return BlockType::f32;
+  DType type_of(const std::string& name, bool matrix) const {
+    if (!matrix || name == "position_embedding") return DType::f32;
     const bool by_token = name == "token_embedding" || name == "head";
-    return by_token && (type_ == BlockType::q4_0 || type_ == BlockType::q4_1) ? BlockType::q8_0 : type_;
+    return by_token && (type_ == DType::q4_0 || type_ == DType::q4_1) ? DType::q8_0 : type_;
   }
 
   void add_tensor(GgufWriter& file, const std::string& name, std::vector<Part> parts) const {
@@ -96,13 +95,13 @@ class ModelWriter {
     std::vector<float> factors;  // [head_dim / 2]
     for (std::size_t i = 0; i < before.size(); ++i) factors.push_back(static_cast<float>(before[i] / after[i]));
     const auto size = static_cast<std::int64_t>(factors.size());
-    file.tensor("rope_freqs.weight", {size}, BlockType::f32,
+    file.tensor("rope_freqs.weight", {size}, DType::f32,
                 [factors](std::int64_t, float* to) { std::copy(factors.begin(), factors.end(), to); });
   }
 
   const Model& model_;
   GgufFamily family_;
-  BlockType type_;
+  DType type_;
 };
 
 }  // namespace

@@ -66,7 +66,7 @@ class GgufSource final : public ModelSource {
   }
 
   DType dtype() const override {
-    const auto is_bf16 = [](const Parameter& p) { return p.tensor && p.tensor->type->type == BlockType::bf16; };
+    const auto is_bf16 = [](const Parameter& p) { return p.tensor && p.tensor->type->type == DType::bf16; };
     return std::all_of(parameters_.begin(), parameters_.end(), is_bf16) ? DType::bf16 : DType::f32;
   }
 
@@ -86,20 +86,17 @@ class GgufSource final : public ModelSource {
                                   std::string(dtype_name(to.dtype)));
   }
 
-  StoredType stored_type(std::size_t i) const override {
+  DType stored_type(std::size_t i) const override {
     const Parameter& p = parameters_.at(i);
-    if (!p.tensor || p.place.dims.size() == 1) return StoredType::f32;
-    switch (*p.tensor->type->type) {
-      case BlockType::bf16:
-        return StoredType::bf16;
-      case BlockType::q8_0:
-        return StoredType::q8_0;
-      case BlockType::q4_0:
-        return StoredType::q4_0;
-      case BlockType::q4_1:
-        return StoredType::q4_1;
+    if (!p.tensor || p.place.dims.size() == 1) return DType::f32;
+    switch (const DType type = *p.tensor->type->type) {
+      case DType::bf16:
+      case DType::q8_0:
+      case DType::q4_0:
+      case DType::q4_1:
+        return type;
       default:
-        return StoredType::f32;
+        return DType::f32;
     }
   }
 

@@ -84,16 +84,16 @@ void GgufWriter::f32s(std::string_view key, std::span<const float> values) {
   for (const float value : values) append(keys_, value);
 }
 
-void GgufWriter::tensor(std::string_view name, std::vector<std::int64_t> dims, BlockType type, Row row) {
-  const BlockFormat& format = block_format(type);
+void GgufWriter::tensor(std::string_view name, std::vector<std::int64_t> dims, DType type, Row row) {
+  const BlockSize block = block_size(type);
   const bool known = std::any_of(tensors_.begin(), tensors_.end(), [&](const Tensor& t) { return t.name == name; });
   if (name.empty() || name.size() > 63 || name.find('\0') != std::string_view::npos || known)
     refuse("expected tensor names of 1 to 63 bytes, each once; found " + in_quotes(name));
-  if (!format.writable) refuse("type " + std::string(format.name) + " is read, not written");
-  if (dims.empty() || dims.size() > 4 || dims[0] % format.elements != 0)
-    refuse(in_quotes(name) + " expected 1 to 4 dimensions and rows of a multiple of " +
-           std::to_string(format.elements) + " elements for " + std::string(format.name) + "; found " +
-           std::to_string(dims.size()) + " and rows of " + std::to_string(dims.empty() ? 0 : dims[0]));
+  if (!can_quantise(type)) refuse("type " + std::string(dtype_name(type)) + " is read, not written");
+  if (dims.empty() || dims.size() > 4 || dims[0] % block.elements != 0)
+    refuse(in_quotes(name) + " expected 1 to 4 dimensions and rows of a multiple of " + std::to_string(block.elements) +
+           " elements for " + std::string(dtype_name(type)) + "; found " + std::to_string(dims.size()) +
+           " and rows of " + std::to_string(dims.empty() ? 0 : dims[0]));
   std::int64_t rows = 1;
   for (std::size_t i = 1; i < dims.size(); ++i) rows *= dims[i];
   const auto bytes = static_cast<std::uint64_t>(rows * row_bytes(type, dims[0]));
@@ -117,9 +117,8 @@ void GgufWriter::write_rows(AtomicFile& file, const Tensor& t) {
         quantise_row(t.type, from, row, blocks.data() + r * size);
       }
     });
-    if (block_format(t.type).elements > 1 && std::count(finite.begin(), finite.begin() + count, 0) > 0)
-      refuse(in_quotes(t.name) + " expected finite numbers for " + std::string(block_format(t.type).name) +
-             "; found others");
+    if (block_size(t.type).elements > 1 && std::count(finite.begin(), finite.begin() + count, 0) > 0)
+      refuse(in_quotes(t.name) + " expected finite numbers for " + std::string(dtype_name(t.type)) + "; found others");
     file.write(blocks.data(), static_cast<std::size_t>(count * size));
   }
 }

@@ -30,7 +30,7 @@ class GgufWriter {
   // Row r of the tensor, in f32, to [dims[0]]. Called once for each row, from any thread.
   using Row = std::function<void(std::int64_t r, float* to)>;
   // dims: 1 to 4, the fastest first; type must be writable.
-  void tensor(std::string_view name, std::vector<std::int64_t> dims, BlockType type, Row row);
+  void tensor(std::string_view name, std::vector<std::int64_t> dims, DType type, Row row);
 
   // Atomically. Throws qkv::FileError, and std::invalid_argument for a number that is not finite and so has no place in
   // a block with a scale.
@@ -40,7 +40,7 @@ class GgufWriter {
   struct Tensor {
     std::string name;
     std::vector<std::int64_t> dims;
-    BlockType type;
+    DType type;
     Row row;
     std::uint64_t bytes;
   };

@@ -41,7 +41,7 @@ class ModelSource : public StoredParameters {
   // layout wants it. Throws qkv::FileError.
   void read(std::size_t i, View to) const override = 0;
   // Formats that store single numbers alone keep these.
-  StoredType stored_type(std::size_t) const override { return StoredType::f32; }
+  DType stored_type(std::size_t) const override { return DType::f32; }
   void read_blocks(std::size_t, std::int64_t, std::int64_t, std::byte*) const override {
     throw std::logic_error("[model source] this parameter is not stored in blocks");
   }

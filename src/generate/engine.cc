@@ -23,7 +23,7 @@ void require_one(const char* name, std::int64_t value) {
   if (value < 1) refuse(std::string(name) + " of at least 1", std::to_string(value));
 }
 
-ModelState new_state(const Model& model, std::optional<CacheType> type) {
+ModelState new_state(const Model& model, std::optional<DType> type) {
   return type ? model.make_state(*type) : model.make_state();
 }
 
@@ -274,7 +274,7 @@ std::int64_t Engine::running() const noexcept { return static_cast<std::int64_t>
 std::int64_t Engine::waiting() const noexcept { return static_cast<std::int64_t>(impl_->queue.size()); }
 std::size_t Engine::prefix_bytes() const noexcept { return impl_->cache.bytes(); }
 
-std::size_t request_bytes(const Model& model, std::optional<CacheType> type) {
+std::size_t request_bytes(const Model& model, std::optional<DType> type) {
   const ModelConfig& config = model.config();
   return static_cast<std::size_t>(config.ctx_len) * (new_state(model, type).bytes_per_token() + 4) +
          4 * static_cast<std::size_t>(config.vocab_size);

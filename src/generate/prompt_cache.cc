@@ -93,7 +93,7 @@ std::vector<std::int32_t> checked_tokens(const std::string& path, const Header& 
 }  // namespace
 
 std::int64_t read_text(Model& model, std::span<const std::int32_t> text, TextContext& context,
-                       std::optional<CacheType> type) {
+                       std::optional<DType> type) {
   check_text(model.config(), text, false);
   if (context.state.layers.empty()) context.state = type ? model.make_state(*type) : model.make_state();
   Prefix known{std::move(context.tokens), std::move(context.state), {}, 0};

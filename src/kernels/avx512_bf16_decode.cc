@@ -43,10 +43,10 @@ inline __attribute__((always_inline)) void ask_ahead(const std::byte* at) noexce
   if constexpr (R > 1) _mm_prefetch(reinterpret_cast<const char*>(at + kAhead), _MM_HINT_T0);
 }
 
-template <PanelType kType, int R>
+template <DType kType, int R>
 inline void block_rows(int64_t blocks, const std::byte* panel, const RowBlock* x, float* y, int64_t ldy) noexcept {
-  constexpr int64_t kBytes = qkv::panel_block_bytes(kType), kHeads = kType == PanelType::q4_1 ? 64 : 32;
-  constexpr int kOffset = kType == PanelType::q8_0 ? 128 : kType == PanelType::q4_0 ? 8 : 0;
+  constexpr int64_t kBytes = qkv::panel_block_bytes(kType), kHeads = kType == DType::q4_1 ? 64 : 32;
+  constexpr int kOffset = kType == DType::q8_0 ? 128 : kType == DType::q4_0 ? 8 : 0;
   __m512 sums[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) sums[r] = _mm512_setzero_ps();
@@ -61,7 +61,7 @@ inline void block_rows(int64_t blocks, const std::byte* panel, const RowBlock* x
         low[r] = _mm512_dpbusd_epi32(low[r], w, four(x[r * blocks + b].low + element));
       }
     };
-    if constexpr (kType == PanelType::q8_0) {
+    if constexpr (kType == DType::q8_0) {
 #pragma GCC unroll 8
       for (int g = 0; g < 8; ++g) {
         ask_ahead<R>(panel + kHeads + 64 * g);
@@ -85,7 +85,7 @@ inline void block_rows(int64_t blocks, const std::byte* panel, const RowBlock* x
       if constexpr (kOffset != 0) dots = _mm512_sub_epi32(dots, _mm512_set1_epi32(kOffset * block.sum));
       const __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(block.scale));
       sums[r] = _mm512_add_ps(sums[r], _mm512_mul_ps(_mm512_cvtepi32_ps(dots), scale));
-      if constexpr (kType == PanelType::q4_1) {
+      if constexpr (kType == DType::q4_1) {
         const __m512 m = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(panel + 32)));
         const __m512 shift = _mm512_set1_ps(block.scale * static_cast<float>(block.sum));
         sums[r] = _mm512_add_ps(sums[r], _mm512_mul_ps(m, shift));
@@ -96,7 +96,7 @@ inline void block_rows(int64_t blocks, const std::byte* panel, const RowBlock* x
   for (int r = 0; r < R; ++r) _mm512_storeu_ps(y + r * ldy, sums[r]);
 }
 
-template <PanelType kType>
+template <DType kType>
 void block_panel_of(int64_t rows, int64_t blocks, const std::byte* panel, const RowBlock* x, float* y,
                     int64_t ldy) noexcept {
   int64_t r = 0;
@@ -108,15 +108,15 @@ void block_panel_of(int64_t rows, int64_t blocks, const std::byte* panel, const 
   for (; r < rows; ++r) block_rows<kType, 1>(blocks, panel, x + r * blocks, y + r * ldy, ldy);
 }
 
-void byte_panel(PanelType type, int64_t rows, int64_t blocks, const std::byte* panel, const RowBlock* x, float* y,
+void byte_panel(DType type, int64_t rows, int64_t blocks, const std::byte* panel, const RowBlock* x, float* y,
                 int64_t ldy) noexcept {
   switch (type) {
-    case PanelType::q8_0:
-      return block_panel_of<PanelType::q8_0>(rows, blocks, panel, x, y, ldy);
-    case PanelType::q4_0:
-      return block_panel_of<PanelType::q4_0>(rows, blocks, panel, x, y, ldy);
-    case PanelType::q4_1:
-      return block_panel_of<PanelType::q4_1>(rows, blocks, panel, x, y, ldy);
+    case DType::q8_0:
+      return block_panel_of<DType::q8_0>(rows, blocks, panel, x, y, ldy);
+    case DType::q4_0:
+      return block_panel_of<DType::q4_0>(rows, blocks, panel, x, y, ldy);
+    case DType::q4_1:
+      return block_panel_of<DType::q4_1>(rows, blocks, panel, x, y, ldy);
   }
 }
 

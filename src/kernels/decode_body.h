@@ -9,7 +9,7 @@
 
 namespace {
 
-using qkv::PanelType;
+using qkv::DType;
 using qkv::RowBlock;
 
 constexpr float kLargestWhole = 32512.0f;  // 127 * 256, so that both halves fit a signed byte
@@ -55,9 +55,9 @@ void round_row(int64_t size, const float* x, RowBlock* blocks) noexcept {
 }
 
 // Exact sums of one block, 16 columns: q [quants] . whole numbers of x.
-inline void block_dots(PanelType type, const uint8_t* q, const int32_t* whole, int32_t* dots) noexcept {
+inline void block_dots(DType type, const uint8_t* q, const int32_t* whole, int32_t* dots) noexcept {
   for (int c = 0; c < 16; ++c) dots[c] = 0;
-  if (type == PanelType::q8_0) {
+  if (type == DType::q8_0) {
     for (int g = 0; g < 8; ++g)
       for (int c = 0; c < 16; ++c)
         for (int j = 0; j < 4; ++j) dots[c] += q[g * 64 + c * 4 + j] * whole[4 * g + j];
@@ -71,10 +71,10 @@ inline void block_dots(PanelType type, const uint8_t* q, const int32_t* whole, i
       }
 }
 
-[[maybe_unused]] void block_panel(PanelType type, int64_t rows, int64_t blocks, const std::byte* panel,
-                                  const RowBlock* x, float* y, int64_t ldy) noexcept {
-  const int offset = type == PanelType::q8_0 ? 128 : type == PanelType::q4_0 ? 8 : 0;
-  const int64_t bytes = qkv::panel_block_bytes(type), heads = type == PanelType::q4_1 ? 64 : 32;
+[[maybe_unused]] void block_panel(DType type, int64_t rows, int64_t blocks, const std::byte* panel, const RowBlock* x,
+                                  float* y, int64_t ldy) noexcept {
+  const int offset = type == DType::q8_0 ? 128 : type == DType::q4_0 ? 8 : 0;
+  const int64_t bytes = qkv::panel_block_bytes(type), heads = type == DType::q4_1 ? 64 : 32;
   for (int64_t r = 0; r < rows; ++r) {
     float sums[16] = {};
     for (int64_t b = 0; b < blocks; ++b) {
@@ -87,7 +87,7 @@ inline void block_dots(PanelType type, const uint8_t* q, const int32_t* whole, i
         const float d = half_number(w + 2 * c) * block.scale;
         sums[c] = sums[c] + static_cast<float>(dots[c] - offset * block.sum) * d;
       }
-      if (type != PanelType::q4_1) continue;
+      if (type != DType::q4_1) continue;
       const float shift = block.scale * static_cast<float>(block.sum);
       for (int c = 0; c < 16; ++c) sums[c] = sums[c] + half_number(w + 32 + 2 * c) * shift;
     }

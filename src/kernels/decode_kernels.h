@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "qkv/tensor.h"
+
 namespace qkv {
 
 // 32 numbers of a row x as whole numbers of 16 bits: x[i] = scale * (256 * high[i] + low[i]) to 2^-16 of the largest
@@ -23,10 +25,9 @@ inline constexpr std::int64_t kRowBlock = 32;
 //   q4_0   f16 d[16],            u8 [4][16][4]: low nibble element 4 g + j, high nibble element 16 + 4 g + j
 //   q4_1   f16 d[16], f16 m[16], as q4_0
 // and stands for d * q, d * (q - 8) and d * q + m.
-enum class PanelType : std::uint8_t { q8_0, q4_0, q4_1 };
 inline constexpr std::int64_t kBlockColumns = 16;
-inline constexpr std::int64_t panel_block_bytes(PanelType type) noexcept {
-  return type == PanelType::q8_0 ? 544 : type == PanelType::q4_0 ? 288 : 320;
+inline constexpr std::int64_t panel_block_bytes(DType type) noexcept {
+  return type == DType::q8_0 ? 544 : type == DType::q4_0 ? 288 : 320;
 }
 
 struct DecodeKernels {
@@ -36,7 +37,7 @@ struct DecodeKernels {
   void (*round_row)(std::int64_t size, const float* x, RowBlock* blocks) noexcept;
   // y[r * ldy + c] = sum over the blocks in order of d * scale * (whole numbers' dot product, exact) for the 16 columns
   // of a panel; x [rows][blocks]. Nothing is fused: every set gives the same bits.
-  void (*block_panel)(PanelType type, std::int64_t rows, std::int64_t blocks, const std::byte* panel, const RowBlock* x,
+  void (*block_panel)(DType type, std::int64_t rows, std::int64_t blocks, const std::byte* panel, const RowBlock* x,
                       float* y, std::int64_t ldy) noexcept;
 
   // A panel of 16 * vectors columns (vectors 1 ... 4) in f32, w [k][16 * vectors]; x [rows] rows of k. The sum of an

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A matrix W [k, n] whose columns are rows of a file's blocks (core/block_types.h: q8_0, q4_0 or q4_1), kept as they
+// A matrix W [k, n] whose columns are rows of a file's blocks (q8_0, q4_0 or q4_1; core/block_types.h), kept as they
 // are, a few bits a number, and multiplied so. Only their order in memory is another one (kernels/decode_kernels.h).
 //
 //   y = x W with x rounded to whole numbers of 16 bits, 32 of them to a scale: about 2^-17 of the largest of the 32.
@@ -12,17 +12,14 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/block_types.h"
 #include "kernels/decode_kernels.h"
 
 namespace qkv {
 
 class BlockMatrix {
  public:
-  static bool holds(BlockType type) noexcept;
-
   // k a multiple of 32. Throws std::invalid_argument for another type or k, std::bad_alloc.
-  BlockMatrix(BlockType type, std::int64_t k, std::int64_t n);
+  BlockMatrix(DType type, std::int64_t k, std::int64_t n);
 
   // Columns first ... first + count - 1 from rows of blocks, [count, row_bytes(type, k)].
   void set_columns(std::int64_t first, std::int64_t count, const std::byte* rows) noexcept;
@@ -35,14 +32,13 @@ class BlockMatrix {
   const std::byte* panel(std::int64_t i) const noexcept {
     return static_cast<const std::byte*>(elements_.get()) + i * panel_bytes();
   }
-  std::int64_t panel_bytes() const noexcept { return k_ / kRowBlock * panel_block_bytes(panel_type_); }
+  std::int64_t panel_bytes() const noexcept { return k_ / kRowBlock * panel_block_bytes(type_); }
   // Panels begin ... end - 1, on the calling thread: x [rows, k / 32] -> y [rows, n], rows ldy apart.
   void product(std::int64_t begin, std::int64_t end, std::int64_t rows, const RowBlock* x, float* y,
                std::int64_t ldy) const noexcept;
 
  private:
-  BlockType type_;
-  PanelType panel_type_;
+  DType type_;
   std::int64_t k_, n_;
   std::size_t bytes_;
   std::shared_ptr<void> elements_;  // [panels, k / 32, panel_block_bytes]

@@ -153,7 +153,6 @@ void dense_product(bool transposed, std::int64_t rows, std::int64_t n, std::int6
 
 }  // namespace
 
-bool Weights::holds_blocks(BlockType type) noexcept { return BlockMatrix::holds(type); }
 bool Weights::has_blocks() const noexcept { return impl_ && !impl_->blocks.empty(); }
 
 bool Weights::has_few_rows(std::int64_t rows) const {

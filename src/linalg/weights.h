@@ -11,7 +11,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -48,7 +47,6 @@ class Weights {
   // Keeps W in the blocks that it is stored in (block_matrix.h: q8_0, q4_0 or q4_1, in a multiple of 32), for f32
   // operands and forward products alone. Throws std::invalid_argument.
   void prepare_blocks(std::span<const BlockColumns> parts);
-  static bool holds_blocks(BlockType type) noexcept;
   bool has_blocks() const noexcept;
   // Column j of blocks, as numbers -> to [in].
   void column(std::int64_t j, float* to) const;

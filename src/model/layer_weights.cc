@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "model/buffer.h"
-#include "model/stored_types.h"
 
 namespace qkv {
 namespace {
@@ -169,7 +168,7 @@ class StoredMatrices {
   // Columns of blocks of parameter i, which has so many.
   BlockColumns columns(std::size_t i, std::int64_t count) const {
     const StoredParameters* source = &source_;
-    return {block_type_of(source_.stored_type(i)), count,
+    return {source_.stored_type(i), count,
             [source, i](std::int64_t first, std::int64_t n, std::byte* to) { source->read_blocks(i, first, n, to); }};
   }
   Tensor read(std::size_t i, DType dtype) const {

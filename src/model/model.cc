@@ -135,14 +135,21 @@ Model::Model(const ModelConfig& config, std::vector<Tensor> parameters)
   impl_->take(std::move(parameters));
 }
 
+WeightType weight_type_from_name(std::string_view name) {
+  if (name == "auto") return std::nullopt;
+  for (const DType type : {DType::f32, DType::bf16})
+    if (dtype_name(type) == name) return type;
+  throw std::invalid_argument("[weights] expected auto, f32 or bf16; found '" + std::string(name) + "'");
+}
+
 Model::Model(const ModelConfig& config, const StoredParameters& source, WeightType type)
     : impl_(std::make_unique<Impl>(config, device_of(DType::f32))) {
   Impl& m = *impl_;
   m.reads_only = true;
   bool all_bf16 = fast_bf16();
   for (std::size_t i = 0; i < infos().size(); ++i)
-    all_bf16 = all_bf16 && (infos()[i].shape.rank() == 1 || source.stored_type(i) == StoredType::bf16);
-  m.use_operands(type == WeightType::bf16 || (type == WeightType::automatic && all_bf16) ? DType::bf16 : DType::f32);
+    all_bf16 = all_bf16 && (infos()[i].shape.rank() == 1 || source.stored_type(i) == DType::bf16);
+  m.use_operands(type == DType::bf16 || (!type && all_bf16) ? DType::bf16 : DType::f32);
   for (std::size_t i = 0; i < infos().size(); ++i) {
     Tensor& tensor = m.vectors.emplace_back();
     if (infos()[i].decays() && infos()[i].role != ParameterRole::position_embedding) continue;
@@ -150,7 +157,7 @@ Model::Model(const ModelConfig& config, const StoredParameters& source, WeightTy
     source.read(i, tensor.view());
   }
   m.bind(m.vectors);
-  m.decoder->keep_stored(m.values, source, type == WeightType::automatic);
+  m.decoder->keep_stored(m.values, source, !type);
 }
 
 Model::~Model() = default;
@@ -300,7 +307,7 @@ Loss Model::loss_and_gradients(const Batch& batch, double scale, std::vector<Ten
 
 namespace {
 
-CacheType cache_type_of(DType operands) { return operands == DType::bf16 ? CacheType::bf16 : CacheType::f32; }
+DType cache_type_of(DType operands) { return operands == DType::bf16 ? DType::bf16 : DType::f32; }
 
 void check_part(const ModelConfig& c, const ReadPart& part) {
   if (!part.state || part.state->layers.size() != static_cast<std::size_t>(c.n_layer))
@@ -327,8 +334,9 @@ void check_parts(const ModelConfig& c, std::span<const ReadPart> parts) {
 
 ModelState Model::make_state() const { return make_state(cache_type_of(operands())); }
 
-ModelState Model::make_state(CacheType type) const {
+ModelState Model::make_state(DType type) const {
   if (dtype() != DType::f32) refuse("reading token by token expected an f32 model; found f64");
+  if (type == DType::f64) refuse("a cache expected f32, bf16, f16 or q8_0; found f64");
   ModelState state;
   for (std::int64_t i = 0; i < config().n_layer; ++i) {
     const LayerConfig& c = config().layer(i);

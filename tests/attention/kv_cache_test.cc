@@ -280,9 +280,38 @@ TEST(KvCache, GrowsAsItFills) {
   }
 }
 
+TEST(KvCache, OfBlocksSaysWhatItHolds) {
+  const Sequence s(70);
+  KvCache cache(2, 2, 24, 16, 600, 0, DType::q8_0);
+  cache.append(tokens(s.k, 0, 70), tokens(s.v, 0, 70));
+  cache.discard_oldest(3);
+  const ConstView k = cache.k(), v = cache.v(), q = tokens(s.q, 60, 10);
+  EXPECT_EQ(k.dtype, DType::q8_0);
+  EXPECT_EQ(k.shape, (Dims{2, 2, 67, 24}));
+  EXPECT_EQ(v.shape, (Dims{2, 2, 67, 16}));
+  EXPECT_EQ(k.strides[2], 32);
+  EXPECT_EQ(cache.query_dtype(), DType::f32);
+  // Such views are keys and values of attention() like others, forward.
+  AttentionOptions options;
+  options.causal = true;
+  options.alignment = Alignment::bottom_right;
+  options.first_key = cache.first_key();
+  Tensor expected({2, 4, 10, 16}), lse({2, 4, 10}), dq(q.shape);
+  cache.attend(q, {}, {.out = expected, .lse = lse, .probs = {}});
+  EXPECT_EQ(values(attention(q, k, v, options)), values(expected));
+  AttentionGradients gradients;
+  gradients.dq = dq;
+  EXPECT_THAT(error_of([&] { attention_backward(q, k, v, expected, lse, expected, options, gradients); }),
+              HasSubstr("gradients need floating k and v; found q8_0"));
+  ConstView torn = k;
+  torn.strides[2] = 24;
+  EXPECT_THAT(error_of([&] { attention(q, torn, v, options); }), HasSubstr("rows of whole blocks"));
+  EXPECT_THAT(error_of([&] { attention(q, k, tokens(s.v, 3, 67), options); }), HasSubstr("must have one type"));
+}
+
 TEST(KvCache, GrowsFromWhereItsOldestTokenStandsAndWhenItIsRestored) {
   const Sequence s(600);
-  for (const CacheType type : {CacheType::f32, CacheType::q8_0}) {
+  for (const DType type : {DType::f32, DType::q8_0}) {
     KvCache cache(2, 2, 24, 16, 600, 0, type);
     cache.append(tokens(s.k, 0, 250), tokens(s.v, 0, 250));
     cache.discard_oldest(100);

@@ -48,8 +48,44 @@ TEST(Shape, SwapAxesKeepsTheElements) {
   EXPECT_EQ(v.strides, (Dims{4, 12, 1}));
 }
 
+TEST(Tensor, OfBlocksHasWholeOnes) {
+  const Tensor t({2, 3, 64}, DType::q8_0);
+  EXPECT_EQ(t.size(), 384);
+  EXPECT_EQ(t.bytes(), 2u * 3 * 2 * 34);
+  EXPECT_THROW(t.data(), std::invalid_argument);
+  EXPECT_THROW(Tensor({2, 33}, DType::q8_0), std::invalid_argument);
+  EXPECT_THROW(Tensor({64, 32}, DType::q4_k), std::invalid_argument);
+  EXPECT_THROW(Tensor(Dims{}, DType::q8_0), std::invalid_argument);
+  EXPECT_THROW(Tensor({std::int64_t{1} << 62}, DType::f32), std::bad_alloc);
+}
+
+// Types that are no elements, and views and data of them, do not compile.
+template <class T>
+concept HasDType = requires {
+  dtype_of<T>;
+};
+template <class T>
+concept CanBeViewed = requires(T* data, const Dims& shape) {
+  view(data, shape);
+};
+template <class T>
+concept IsDataOfTensor = requires(Tensor& tensor) {
+  tensor.data<T>();
+};
+template <class T>
+constexpr bool kIsElement = HasDType<T>&& CanBeViewed<T>&& CanBeViewed<const T>&& IsDataOfTensor<T>;
+template <class T>
+constexpr bool kIsRefused = !HasDType<T> && !CanBeViewed<T> && !CanBeViewed<const T> && !IsDataOfTensor<T>;
+
+static_assert(kIsElement<float> && kIsElement<double> && kIsElement<bf16> && kIsElement<f16>);
+static_assert(kIsElement<std::int64_t> && kIsElement<std::int32_t> && kIsElement<bool>);
+static_assert(kIsRefused<std::uint8_t> && kIsRefused<std::int8_t> && kIsRefused<char> && kIsRefused<std::byte>);
+static_assert(kIsRefused<std::uint16_t> && kIsRefused<std::uint32_t> && kIsRefused<std::uint64_t>);
+static_assert(kIsRefused<long double> && kIsRefused<long long> && kIsRefused<DType>);
+
 TEST(DTypeNames, GoBothWays) {
-  for (DType d : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i64, DType::i32, DType::boolean})
+  for (DType d : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i64, DType::i32, DType::boolean, DType::q8_0,
+                  DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q4_k, DType::q5_k, DType::q6_k})
     EXPECT_EQ(dtype_from_name(dtype_name(d)), d);
   EXPECT_THROW(dtype_from_name("float"), std::invalid_argument);
 }

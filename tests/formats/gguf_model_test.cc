@@ -114,9 +114,9 @@ TEST(GgufModel, EachTypeIsCloseToTheModel) {
       for (const StoredTensor& tensor : source->tensors()) {
         const bool by_token = tensor.name == "token_embd.weight" && type[1] == '4';
         const bool plain = tensor.shape.size() == 1 || tensor.name == "position_embd.weight";
-        EXPECT_EQ(block_type_from_name(tensor.type), block_type_from_name(plain      ? "f32"
-                                                                          : by_token ? "q8_0"
-                                                                                     : type))
+        EXPECT_EQ(row_type_from_name(tensor.type), row_type_from_name(plain      ? "f32"
+                                                                      : by_token ? "q8_0"
+                                                                                 : type))
             << tensor.name;
       }
     }

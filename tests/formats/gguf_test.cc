@@ -160,10 +160,9 @@ TEST(Gguf, WrittenAndRead) {
   writer.i32s("ids", ids);
   const std::vector<float> scores{1.5f, -2};
   writer.f32s("scores", scores);
-  for (const BlockType type :
-       {BlockType::f32, BlockType::f16, BlockType::bf16, BlockType::q8_0, BlockType::q4_0, BlockType::q4_1})
-    writer.tensor(block_format(type).name, {32, 3}, type, rows);
-  writer.tensor("odd", {3, 1}, BlockType::f16, [](std::int64_t, float* to) { to[0] = 1, to[1] = 2, to[2] = 3; });
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0, DType::q4_1})
+    writer.tensor(dtype_name(type), {32, 3}, type, rows);
+  writer.tensor("odd", {3, 1}, DType::f16, [](std::int64_t, float* to) { to[0] = 1, to[1] = 2, to[2] = 3; });
   writer.write(scratch.path("w.gguf"));
   EXPECT_EQ(scratch.entries(), 1);
 
@@ -197,13 +196,13 @@ TEST(Gguf, TheWriterRefusesWhatNobodyCouldRead) {
   writer.u32("a", 1);
   EXPECT_THROW(writer.u32("a", 2), std::invalid_argument);
   EXPECT_THROW(writer.u32("", 2), std::invalid_argument);
-  EXPECT_THROW(writer.tensor("t", {33}, BlockType::q8_0, nothing), std::invalid_argument);
-  EXPECT_THROW(writer.tensor("t", {32, 1, 1, 1, 1}, BlockType::f32, nothing), std::invalid_argument);
-  EXPECT_THROW(writer.tensor(std::string(64, 't'), {32}, BlockType::f32, nothing), std::invalid_argument);
-  EXPECT_THROW(writer.tensor("t", {256}, BlockType::q4_k, nothing), std::invalid_argument);
-  writer.tensor("t", {32}, BlockType::q8_0,
+  EXPECT_THROW(writer.tensor("t", {33}, DType::q8_0, nothing), std::invalid_argument);
+  EXPECT_THROW(writer.tensor("t", {32, 1, 1, 1, 1}, DType::f32, nothing), std::invalid_argument);
+  EXPECT_THROW(writer.tensor(std::string(64, 't'), {32}, DType::f32, nothing), std::invalid_argument);
+  EXPECT_THROW(writer.tensor("t", {256}, DType::q4_k, nothing), std::invalid_argument);
+  writer.tensor("t", {32}, DType::q8_0,
                 [](std::int64_t, float* to) { std::fill_n(to, 32, std::numeric_limits<float>::infinity()); });
-  EXPECT_THROW(writer.tensor("t", {32}, BlockType::f32, nothing), std::invalid_argument);
+  EXPECT_THROW(writer.tensor("t", {32}, DType::f32, nothing), std::invalid_argument);
   EXPECT_THROW(writer.write(scratch.path("w.gguf")), std::invalid_argument);
   EXPECT_EQ(scratch.entries(), 0);  // nothing is left of it
 }

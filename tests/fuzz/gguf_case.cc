@@ -47,7 +47,7 @@ void read_tensors(const Gguf& file) {
 // What stays in blocks, as loading a model for reading does.
 void read_stored(const ModelSource& source) {
   for (std::size_t i = 0; i < source.infos().size(); ++i) {
-    const StoredType type = source.stored_type(i);
+    const DType type = source.stored_type(i);
     if (!is_blocks(type)) continue;
     const Dims& shape = source.infos()[i].shape;  // [in, out] or [vocab_size, d_model]
     const bool embedding = source.infos()[i].name == "token_embedding";

@@ -91,7 +91,7 @@ class Requests {
 };
 
 inline Seen alone(qkv::Model& model, const Ids& prompt, const qkv::GenerateOptions& options,
-                  std::optional<qkv::CacheType> type = std::nullopt, const qkv::Tokenizer* tokenizer = nullptr) {
+                  std::optional<qkv::DType> type = std::nullopt, const qkv::Tokenizer* tokenizer = nullptr) {
   Requests requests(model, {.slots = 1, .chunk = 4096, .cache_type = type}, tokenizer);
   return requests.run({prompt}, options).front();
 }

@@ -23,7 +23,7 @@ class Mixture {
     options.queue = pick(1, 8);
     options.chunk = pick(1, 3) == 1 ? 512 : pick(1, 12);
     options.prefix_bytes = static_cast<std::size_t>(pick(0, 3)) * qkv::request_bytes(model_);
-    const qkv::CacheType types[] = {qkv::CacheType::f32, qkv::CacheType::f16, qkv::CacheType::q8_0};
+    const qkv::DType types[] = {qkv::DType::f32, qkv::DType::f16, qkv::DType::q8_0};
     options.cache_type = types[pick(0, 2)];
     qkv::set_num_threads(static_cast<int>(pick(1, 3)));
     Requests requests(model_, options, &tokenizer_);

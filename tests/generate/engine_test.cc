@@ -275,7 +275,7 @@ TEST(Engine, AGivenPrefixIsSharedByRequests) {
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(all[i].tokens, qkv::generate(model, prompts[i], drawing(6)).tokens);
   qkv::Model other = tiny_model(41);
   EXPECT_THROW(Requests(other, {.prefix_bytes = kMuch}).engine.add_prefix(context), std::invalid_argument);
-  EXPECT_THROW(Requests(model, {.cache_type = qkv::CacheType::q8_0}).engine.add_prefix(context), std::invalid_argument);
+  EXPECT_THROW(Requests(model, {.cache_type = qkv::DType::q8_0}).engine.add_prefix(context), std::invalid_argument);
   context.tokens.pop_back();
   EXPECT_THROW(requests.engine.add_prefix(context), std::invalid_argument);
 }

@@ -80,7 +80,7 @@ qkv::GenerateOptions drawing() {
 }
 
 qkv::GenerateResult generate_after(qkv::Model& model, qkv::TextContext context, const Ids& prompt,
-                                   std::optional<qkv::CacheType> type = std::nullopt) {
+                                   std::optional<qkv::DType> type = std::nullopt) {
   qkv::Engine engine(model, {.prefix_bytes = 1 << 20, .cache_type = type});
   engine.add_prefix(std::move(context));
   qkv::GenerateResult result;
@@ -122,15 +122,13 @@ TEST_F(PromptCache, IsOfOneModelOnly) {
   expect_refused(shorter, "less room than it has tokens");
 }
 
-TEST_F(PromptCache, IsOfOneCacheType) {
+TEST_F(PromptCache, IsOfOneDType) {
   qkv::Model model = tiny_model();
-  for (const qkv::CacheType type :
-       {qkv::CacheType::f32, qkv::CacheType::bf16, qkv::CacheType::f16, qkv::CacheType::q8_0}) {
+  for (const qkv::DType type : {qkv::DType::f32, qkv::DType::bf16, qkv::DType::f16, qkv::DType::q8_0}) {
     qkv::TextContext context;
     qkv::read_text(model, Ids{1, 2, 3, 4}, context, type);
     qkv::save_prompt_cache(path_, model, context);
-    for (const qkv::CacheType other :
-         {qkv::CacheType::f32, qkv::CacheType::bf16, qkv::CacheType::f16, qkv::CacheType::q8_0}) {
+    for (const qkv::DType other : {qkv::DType::f32, qkv::DType::bf16, qkv::DType::f16, qkv::DType::q8_0}) {
       qkv::TextContext into;
       into.state = model.make_state(other);
       if (other != type) {

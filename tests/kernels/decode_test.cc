@@ -81,11 +81,11 @@ TEST(RoundRow, ZerosTinyNumbersAndWhatIsNotFinite) {
 }
 
 // A panel of drawn bytes with scales near 1, as decode_kernels.h lays it out.
-std::vector<std::byte> drawn_panel(PanelType type, std::int64_t blocks, std::uint64_t seed) {
+std::vector<std::byte> drawn_panel(DType type, std::int64_t blocks, std::uint64_t seed) {
   const Random random(seed, 4);
   std::vector<std::byte> panel(static_cast<std::size_t>(blocks * panel_block_bytes(type)));
   for (std::size_t i = 0; i < panel.size(); ++i) panel[i] = static_cast<std::byte>(random.below(i, 256));
-  const std::size_t halves = type == PanelType::q4_1 ? 32 : 16;
+  const std::size_t halves = type == DType::q4_1 ? 32 : 16;
   for (std::int64_t b = 0; b < blocks; ++b)
     for (std::size_t h = 0; h < halves; ++h) {
       const f16 scale = to_f16(static_cast<float>(random.below(1000 + h, 2001)) * 1e-3f - 1.0f);
@@ -95,7 +95,7 @@ std::vector<std::byte> drawn_panel(PanelType type, std::int64_t blocks, std::uin
 }
 
 // What the panel says, in double.
-double exact(PanelType type, std::int64_t blocks, const std::vector<std::byte>& panel, const RowBlock* x, int column) {
+double exact(DType type, std::int64_t blocks, const std::vector<std::byte>& panel, const RowBlock* x, int column) {
   double sum = 0;
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::byte* at = panel.data() + b * panel_block_bytes(type);
@@ -103,20 +103,20 @@ double exact(PanelType type, std::int64_t blocks, const std::vector<std::byte>& 
     std::memcpy(&half, at + 2 * column, 2);
     const double d = to_f32(half);
     double m = 0;
-    if (type == PanelType::q4_1) {
+    if (type == DType::q4_1) {
       std::memcpy(&half, at + 32 + 2 * column, 2);
       m = to_f32(half);
     }
-    const std::byte* quants = at + (type == PanelType::q4_1 ? 64 : 32);
+    const std::byte* quants = at + (type == DType::q4_1 ? 64 : 32);
     for (int i = 0; i < 32; ++i) {
       const int whole = x[b].high[i] * 256 + x[b].low[i];
       double w = 0;
-      if (type == PanelType::q8_0) {
+      if (type == DType::q8_0) {
         w = d * (std::to_integer<int>(quants[i / 4 * 64 + column * 4 + i % 4]) - 128);
       } else {
         const int byte = std::to_integer<int>(quants[i % 16 / 4 * 64 + column * 4 + i % 4]);
         const int q = i < 16 ? byte & 15 : byte >> 4;
-        w = type == PanelType::q4_0 ? d * (q - 8) : d * q + m;
+        w = type == DType::q4_0 ? d * (q - 8) : d * q + m;
       }
       sum += w * static_cast<double>(x[b].scale) * whole;
     }
@@ -125,7 +125,7 @@ double exact(PanelType type, std::int64_t blocks, const std::vector<std::byte>& 
 }
 
 TEST(BlockPanel, EverySetGivesTheSameBitsAndTheRightSums) {
-  for (const PanelType type : {PanelType::q8_0, PanelType::q4_0, PanelType::q4_1})
+  for (const DType type : {DType::q8_0, DType::q4_0, DType::q4_1})
     for (const std::int64_t blocks : {1, 2, 18})
       for (const std::int64_t rows : {1, 2, 3, 5, 6, 13}) {
         const std::vector<std::byte> panel = drawn_panel(type, blocks, 7);

@@ -26,12 +26,12 @@ std::vector<float> drawn(std::int64_t size, std::uint64_t seed) {
 
 // Columns of blocks as a file has them, [columns, row_bytes].
 struct Part {
-  BlockType type;
+  DType type;
   std::int64_t in, columns;
   std::vector<std::byte> rows;
   std::vector<float> numbers;  // [columns, in], what the blocks say
 
-  Part(BlockType t, std::int64_t k, std::int64_t n, std::uint64_t seed) : type(t), in(k), columns(n) {
+  Part(DType t, std::int64_t k, std::int64_t n, std::uint64_t seed) : type(t), in(k), columns(n) {
     const std::vector<float> values = drawn(k * n, seed);
     rows.resize(static_cast<std::size_t>(row_bytes(type, k * n)));
     numbers.resize(values.size());
@@ -95,26 +95,24 @@ void expect_products(const std::vector<Part>& parts, std::int64_t in, std::int64
 }
 
 TEST(BlockMatrix, MultipliesAsTheBlocksSay) {
-  for (const BlockType type : {BlockType::q8_0, BlockType::q4_0, BlockType::q4_1})
+  for (const DType type : {DType::q8_0, DType::q4_0, DType::q4_1})
     for (const std::int64_t n : {1, 15, 16, 33}) {
-      SCOPED_TRACE(std::string(block_format(type).name) + " " + std::to_string(n));
+      SCOPED_TRACE(std::string(dtype_name(type)) + " " + std::to_string(n));
       expect_products({Part(type, 64, n, 1)}, 64, 0, false);
     }
 }
 
 TEST(BlockMatrix, PartsOfSeveralTypesSideBySideWithBiasAndPadding) {
-  expect_products({Part(BlockType::q4_1, 96, 48, 1), Part(BlockType::q8_0, 96, 20, 2), Part(BlockType::q4_0, 96, 7, 3)},
-                  96, 5, true);
-  expect_products({Part(BlockType::q8_0, 32, 100, 4)}, 32, 28, false);
+  expect_products({Part(DType::q4_1, 96, 48, 1), Part(DType::q8_0, 96, 20, 2), Part(DType::q4_0, 96, 7, 3)}, 96, 5,
+                  true);
+  expect_products({Part(DType::q8_0, 32, 100, 4)}, 32, 28, false);
 }
 
 TEST(BlockMatrix, RefusesOtherTypesAndLengths) {
-  EXPECT_FALSE(Weights::holds_blocks(BlockType::q6_k));
-  EXPECT_TRUE(Weights::holds_blocks(BlockType::q4_1));
-  EXPECT_THROW(BlockMatrix(BlockType::q6_k, 256, 4), std::invalid_argument);
-  EXPECT_THROW(BlockMatrix(BlockType::q8_0, 48, 4), std::invalid_argument);
+  EXPECT_THROW(BlockMatrix(DType::q6_k, 256, 4), std::invalid_argument);
+  EXPECT_THROW(BlockMatrix(DType::q8_0, 48, 4), std::invalid_argument);
   Weights rounded(DType::bf16, 32, 4);
-  const Part part(BlockType::q8_0, 32, 5, 1);
+  const Part part(DType::q8_0, 32, 5, 1);
   const BlockColumns source = part.source();
   EXPECT_THROW(rounded.prepare_blocks({&source, 1}), std::invalid_argument);
   Weights narrow(DType::f32, 32, 4);

@@ -102,7 +102,7 @@ TEST(ReadBatch, RefusesWhatDoesNotFitAndChangesNothing) {
 }
 
 TEST(ModelState, CutBackReadsOnAsIfNoMoreHadBeenRead) {
-  for (const CacheType type : {CacheType::f32, CacheType::bf16, CacheType::f16, CacheType::q8_0}) {
+  for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::q8_0}) {
     const ModelConfig c = test::tiny_llama();
     Model model = disturbed(c, DType::f32);
     const test::Tokens text = test::drawn_tokens(c, 1, c.ctx_len, 3);
@@ -119,8 +119,8 @@ TEST(ModelState, CutBackReadsOnAsIfNoMoreHadBeenRead) {
 }
 
 TEST(ModelState, BytesGoToAFileAndBack) {
-  for (const CacheType type : {CacheType::f32, CacheType::bf16, CacheType::f16, CacheType::q8_0}) {
-    SCOPED_TRACE(cache_type_name(type));
+  for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::q8_0}) {
+    SCOPED_TRACE(dtype_name(type));
     const ModelConfig c = test::tiny_gpt2();
     Model model = disturbed(c, DType::bf16);
     const test::Tokens text = test::drawn_tokens(c, 1, c.ctx_len, 3);
@@ -144,7 +144,7 @@ TEST(ModelState, RefusesBytesThatAreNotItsOwn) {
   ModelState state = model.make_state();
   read_alone(model, std::span(text.tokens).first(7), state);
   std::vector<std::byte> bytes = state.to_bytes();
-  ModelState other = model.make_state(CacheType::q8_0);
+  ModelState other = model.make_state(DType::q8_0);
   EXPECT_THROW(other.from_bytes(bytes), std::invalid_argument);
   const auto refuses = [&](std::vector<std::byte> bad) {
     EXPECT_THROW(state.from_bytes(bad), std::invalid_argument);
@@ -164,7 +164,7 @@ TEST(ModelState, RefusesBytesThatAreNotItsOwn) {
 }
 
 // The relative distance of the logits that a cache of this type gives from those of an f32 cache.
-double distance(CacheType type) {
+double distance(DType type) {
   ModelConfig c = test::tiny_llama();
   c.ctx_len = 200;
   c.head_dim = c.v_head_dim = 32;
@@ -182,8 +182,8 @@ double distance(CacheType type) {
 }
 
 TEST(CacheType, CostsAsMuchAsItRounds) {
-  EXPECT_EQ(distance(CacheType::f32), 0);
-  const double bf16 = distance(CacheType::bf16), f16 = distance(CacheType::f16), q8_0 = distance(CacheType::q8_0);
+  EXPECT_EQ(distance(DType::f32), 0);
+  const double bf16 = distance(DType::bf16), f16 = distance(DType::f16), q8_0 = distance(DType::q8_0);
   EXPECT_GT(bf16, 1e-6);
   EXPECT_LT(bf16, 1e-2);
   EXPECT_GT(f16, 1e-7);
@@ -193,9 +193,11 @@ TEST(CacheType, CostsAsMuchAsItRounds) {
 }
 
 TEST(CacheType, HasAName) {
-  for (const CacheType type : {CacheType::f32, CacheType::bf16, CacheType::f16, CacheType::q8_0})
-    EXPECT_EQ(cache_type_from_name(cache_type_name(type)), type);
-  EXPECT_THROW(cache_type_from_name("q4_0"), std::invalid_argument);
+  for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::q8_0})
+    EXPECT_EQ(dtype_from_name(dtype_name(type)), type);
+  const Model model = disturbed(test::tiny_gpt2(), DType::f32);
+  for (const DType type : {DType::f64, DType::i32, DType::boolean, DType::q4_0, DType::q6_k})
+    EXPECT_THROW(model.make_state(type), std::invalid_argument);
 }
 
 }  // namespace
