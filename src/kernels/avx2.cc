@@ -12,16 +12,7 @@ QKV_DEFINE_EXP2(8)
 }  // namespace
 
 namespace qkv {
-const KernelTable kAvx2Kernels = {"avx2",
-                                  8,
-                                  4,
-                                  {tile_kernels<Vec<4>, 4, Vec<8>>(), tile_kernels<Vec<8>, 8, Vec<8>>(),
-                                   tile_kernels<Vec<8>, 16, Vec<8>>(), tile_kernels<Vec<8>, 24, Vec<8>>()},
-                                  nullptr,
-                                  all_finite<Vec<8>>,
-                                  all_finite_bf16,
-                                  widen_bf16<Vec<8>>,
-                                  widen_f16<Vec<8>>,
-                                  narrow_bf16,
-                                  widen_q8_0};
+const KernelTable kAvx2Kernels =
+    kernel_table<Vec<8>>("avx2", nullptr, tile_kernels<Vec<4>, 4, Vec<8>>(), tile_kernels<Vec<8>, 8, Vec<8>>(),
+                         tile_kernels<Vec<8>, 16, Vec<8>>(), tile_kernels<Vec<8>, 24, Vec<8>>());
 }  // namespace qkv

@@ -13,17 +13,7 @@ QKV_DEFINE_EXP2(16)
 }  // namespace
 
 namespace qkv {
-const KernelTable kAvx512Kernels = {
-    "avx512",
-    16,
-    5,
-    {tile_kernels<Vec<4>, 4, Vec<16>>(), tile_kernels<Vec<8>, 8, Vec<16>>(), tile_kernels<Vec<16>, 16, Vec<16>>(),
-     tile_kernels<Vec<16>, 32, Vec<16>>(), tile_kernels<Vec<16>, 48, Vec<16>>()},
-    nullptr,
-    all_finite<Vec<16>>,
-    all_finite_bf16,
-    widen_bf16<Vec<16>>,
-    widen_f16<Vec<16>>,
-    narrow_bf16,
-    widen_q8_0};
+const KernelTable kAvx512Kernels = kernel_table<Vec<16>>(
+    "avx512", nullptr, tile_kernels<Vec<4>, 4, Vec<16>>(), tile_kernels<Vec<8>, 8, Vec<16>>(),
+    tile_kernels<Vec<16>, 16, Vec<16>>(), tile_kernels<Vec<16>, 32, Vec<16>>(), tile_kernels<Vec<16>, 48, Vec<16>>());
 }  // namespace qkv

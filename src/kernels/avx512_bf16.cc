@@ -21,18 +21,8 @@ constexpr qkv::Bf16TileKernels kBf16_48 = bf16_tile_kernels<Vec<16>, 48>();
 }  // namespace
 
 namespace qkv {
-const KernelTable kAvx512Bf16Kernels = {
-    "avx512_bf16",
-    16,
-    5,
-    {tile_kernels<Vec<4>, 4, Vec<16>>(&kBf16_4), tile_kernels<Vec<8>, 8, Vec<16>>(&kBf16_8),
-     tile_kernels<Vec<16>, 16, Vec<16>>(&kBf16_16), tile_kernels<Vec<16>, 32, Vec<16>>(&kBf16_32),
-     tile_kernels<Vec<16>, 48, Vec<16>>(&kBf16_48)},
-    interleave,
-    all_finite<Vec<16>>,
-    all_finite_bf16,
-    widen_bf16<Vec<16>>,
-    widen_f16<Vec<16>>,
-    narrow_bf16,
-    widen_q8_0};
+const KernelTable kAvx512Bf16Kernels =
+    kernel_table<Vec<16>>("avx512_bf16", interleave, tile_kernels<Vec<4>, 4, Vec<16>>(&kBf16_4),
+                          tile_kernels<Vec<8>, 8, Vec<16>>(&kBf16_8), tile_kernels<Vec<16>, 16, Vec<16>>(&kBf16_16),
+                          tile_kernels<Vec<16>, 32, Vec<16>>(&kBf16_32), tile_kernels<Vec<16>, 48, Vec<16>>(&kBf16_48));
 }  // namespace qkv

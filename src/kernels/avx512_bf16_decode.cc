@@ -117,12 +117,18 @@ void byte_panel(DType type, int64_t rows, int64_t blocks, const std::byte* panel
       return block_panel_of<DType::q4_0>(rows, blocks, panel, x, y, ldy);
     case DType::q4_1:
       return block_panel_of<DType::q4_1>(rows, blocks, panel, x, y, ldy);
+    default:
+      return;  // no panels of other types
   }
 }
 
 }  // namespace
 
 namespace qkv {
-const DecodeKernels kAvx512Bf16DecodeKernels = {"avx512_bf16",  wide_round_row, byte_panel,
-                                                panel<Singles>, panel<Pairs>,   round_bf16};
+const DecodeKernels kAvx512Bf16DecodeKernels = {.name = "avx512_bf16",
+                                                .round_row = wide_round_row,
+                                                .block_panel = byte_panel,
+                                                .f32_panel = panel<Singles>,
+                                                .bf16_panel = panel<Pairs>,
+                                                .round_bf16 = round_bf16};
 }  // namespace qkv

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "core/float_types.h"
 #include "kernels/decode_kernels.h"
 
 namespace {
@@ -15,17 +16,9 @@ using qkv::RowBlock;
 constexpr float kLargestWhole = 32512.0f;  // 127 * 256, so that both halves fit a signed byte
 
 inline float half_number(const std::byte* at) noexcept {
-  uint16_t half;
+  qkv::f16 half;
   __builtin_memcpy(&half, at, 2);
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16, magnitude = half & 0x7fffu;
-  uint32_t u = magnitude >= 0x7c00u ? 0x7f800000u | (magnitude & 0x3ffu) << 13 : magnitude << 13;
-  float x;
-  __builtin_memcpy(&x, &u, 4);
-  if (magnitude < 0x7c00u) x *= 0x1p112f;
-  __builtin_memcpy(&u, &x, 4);
-  u |= sign;
-  __builtin_memcpy(&x, &u, 4);
-  return x;
+  return qkv::widen(half);
 }
 
 void round_row(int64_t size, const float* x, RowBlock* blocks) noexcept {

@@ -100,7 +100,6 @@ struct TileKernels {
 
 struct KernelTable {
   std::string_view name;
-  int pad;  // columns of `outer` come in multiples of this
   int tile_count;
   TileKernels tiles[6];  // ascending width
 

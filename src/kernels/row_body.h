@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "core/float_types.h"
 #include "kernels/row_kernels.h"
 
 namespace {
@@ -15,15 +16,11 @@ namespace {
 using qkv::bf16;
 using qkv::RowActivation;
 using qkv::RowNorm;
+using qkv::widen;
 
-QKV_ROW float widened(float x) { return x; }
-QKV_ROW float widened(bf16 x) { return __builtin_bit_cast(float, static_cast<uint32_t>(x.bits) << 16); }
-
-QKV_ROW void put(float& to, float x) { to = x; }
-QKV_ROW void put(bf16& to, float x) {  // to nearest even
-  const uint32_t u = __builtin_bit_cast(uint32_t, x);
-  const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16, quiet = (u >> 16) | 0x40u;
-  to.bits = static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+template <class S>
+QKV_ROW void put(S& to, float x) {
+  to = qkv::narrow<S>(x);
 }
 
 // f(0) ... f(n - 1), where f(i) may read and write element i of arrays and no other.
@@ -149,10 +146,10 @@ void norm_backward_input(RowNorm kind, int64_t rows, int64_t d, const float* x, 
     const float mean = statistics[2 * i], inverse = statistics[2 * i + 1];
     if (gain)
       norm_backward_row(
-          kind, d, x + i * d, mean, inverse, [=](int64_t j) { return widened(dyi[j]) * gain[j]; }, add, dx + i * d);
+          kind, d, x + i * d, mean, inverse, [=](int64_t j) { return widen(dyi[j]) * gain[j]; }, add, dx + i * d);
     else
       norm_backward_row(
-          kind, d, x + i * d, mean, inverse, [=](int64_t j) { return widened(dyi[j]); }, add, dx + i * d);
+          kind, d, x + i * d, mean, inverse, [=](int64_t j) { return widen(dyi[j]); }, add, dx + i * d);
   }
 }
 
@@ -160,7 +157,7 @@ template <class S>
 void row_sums(int64_t rows, int64_t count, const S* x, int64_t ldx, float* sums) noexcept {
   for (int64_t i = 0; i < rows; ++i) {
     const S* xi = x + i * ldx;  // [count]
-    each(count, [=](int64_t j) { sums[j] += widened(xi[j]); });
+    each(count, [=](int64_t j) { sums[j] += widen(xi[j]); });
   }
 }
 
@@ -173,7 +170,7 @@ void norm_parameter_sums(int64_t rows, int64_t d, int64_t first, int64_t count, 
     const float* xi = x + i * d + first;  // [count]
     const S* dyi = dy + i * d + first;    // [count]
     const float mean = statistics[2 * i], inverse = statistics[2 * i + 1];
-    each(count, [=](int64_t j) { gain_sums[j] += widened(dyi[j]) * ((xi[j] - mean) * inverse); });
+    each(count, [=](int64_t j) { gain_sums[j] += widen(dyi[j]) * ((xi[j] - mean) * inverse); });
   }
 }
 
@@ -244,8 +241,8 @@ QKV_ROW void with_activation(RowActivation kind, const F& f) {
 template <class S>
 void activation_forward(RowActivation kind, int64_t size, const S* gate, const S* up, S* a) noexcept {
   with_activation(kind, [=](auto f) {
-    if (gate) return each(size, [=](int64_t i) { put(a[i], f.value(widened(gate[i])) * widened(up[i])); });
-    each(size, [=](int64_t i) { put(a[i], f.value(widened(up[i]))); });
+    if (gate) return each(size, [=](int64_t i) { put(a[i], f.value(widen(gate[i])) * widen(up[i])); });
+    each(size, [=](int64_t i) { put(a[i], f.value(widen(up[i]))); });
   });
 }
 
@@ -254,28 +251,28 @@ void activation_backward(RowActivation kind, int64_t size, const S* gate, const 
                          S* dup) noexcept {
   if (kind == RowActivation::silu && gate)  // one sigmoid for both
     return each(size, [=](int64_t i) {
-      const float g = widened(gate[i]), u = widened(up[i]), d = widened(da[i]), s = sigmoid(g);
+      const float g = widen(gate[i]), u = widen(up[i]), d = widen(da[i]), s = sigmoid(g);
       put(dgate[i], d * u * s * (1.0f + g * (1.0f - s)));
       put(dup[i], d * g * s);
     });
   if (kind == RowActivation::relu && !gate)  // a gradient that is not finite stays out where u <= 0
     return each(size, [=](int64_t i) {
-      const float slope = widened(da[i]);
-      put(dup[i], widened(up[i]) > 0.0f ? slope : 0.0f);
+      const float slope = widen(da[i]);
+      put(dup[i], widen(up[i]) > 0.0f ? slope : 0.0f);
     });
   if (kind == RowActivation::relu2 && !gate)
     return each(size, [=](int64_t i) {
-      const float u = widened(up[i]), slope = 2.0f * u * widened(da[i]);
+      const float u = widen(up[i]), slope = 2.0f * u * widen(da[i]);
       put(dup[i], u > 0.0f ? slope : 0.0f);
     });
   with_activation(kind, [=](auto f) {
     if (gate)
       return each(size, [=](int64_t i) {
-        const float g = widened(gate[i]), u = widened(up[i]), d = widened(da[i]);
+        const float g = widen(gate[i]), u = widen(up[i]), d = widen(da[i]);
         put(dgate[i], d * u * f.slope(g));
         put(dup[i], d * f.value(g));
       });
-    each(size, [=](int64_t i) { put(dup[i], widened(da[i]) * f.slope(widened(up[i]))); });
+    each(size, [=](int64_t i) { put(dup[i], widen(da[i]) * f.slope(widen(up[i]))); });
   });
 }
 
@@ -313,7 +310,7 @@ void rotary(int64_t rows, int64_t heads, int64_t head_dim, const float* cosines,
       S* low = x + i * ldx + h * head_dim;  // [half]
       S* high = low + half;                 // [half]
       each(half, [=](int64_t j) {
-        const float a = widened(low[j]), b = widened(high[j]), sn = sine[j] * turn;
+        const float a = widen(low[j]), b = widen(high[j]), sn = sine[j] * turn;
         put(low[j], a * cosine[j] - b * sn);
         put(high[j], b * cosine[j] + a * sn);
       });
@@ -328,17 +325,17 @@ void from_f32(int64_t size, const float* x, S* y) noexcept {
 
 template <class S>
 void to_f32(int64_t size, const S* x, float* y) noexcept {
-  each(size, [=](int64_t i) { y[i] = widened(x[i]); });
+  each(size, [=](int64_t i) { y[i] = widen(x[i]); });
 }
 
 template <class S>
 void accumulate(int64_t size, const S* x, float* y) noexcept {
-  each(size, [=](int64_t i) { y[i] += widened(x[i]); });
+  each(size, [=](int64_t i) { y[i] += widen(x[i]); });
 }
 
 template <class S>
 void add(int64_t size, const S* a, const S* b, S* y) noexcept {
-  each(size, [=](int64_t i) { put(y[i], widened(a[i]) + widened(b[i])); });
+  each(size, [=](int64_t i) { put(y[i], widen(a[i]) + widen(b[i])); });
 }
 
 // --- the optimiser

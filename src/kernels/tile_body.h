@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "core/float_types.h"
 #include "kernels/kernels.h"
 
 namespace {
@@ -500,32 +501,14 @@ void widen_f16(const uint16_t* x, int64_t n, float* y) noexcept {
 }
 
 inline void narrow_bf16(const float* x, int64_t n, uint16_t* y) noexcept {
-  for (int64_t i = 0; i < n; ++i) {
-    uint32_t u;
-    __builtin_memcpy(&u, x + i, 4);
-    const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16, quiet = (u >> 16) | 0x40u;
-    y[i] = static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
-  }
-}
-
-// As widen(f16) of core/float_types.h, which a file of one instruction set must not instantiate.
-QKV_INLINE float half_to_float(const std::byte* at) {
-  uint16_t half;
-  __builtin_memcpy(&half, at, 2);
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16, magnitude = half & 0x7fffu;
-  uint32_t u = magnitude >= 0x7c00u ? 0x7f800000u | (magnitude & 0x3ffu) << 13 : magnitude << 13;
-  float x;
-  __builtin_memcpy(&x, &u, 4);
-  if (magnitude < 0x7c00u) x *= 0x1p112f;
-  __builtin_memcpy(&u, &x, 4);
-  u |= sign;
-  __builtin_memcpy(&x, &u, 4);
-  return x;
+  for (int64_t i = 0; i < n; ++i) y[i] = qkv::narrow<qkv::bf16>(x[i]).bits;
 }
 
 inline void widen_q8_0(const std::byte* blocks, int64_t n, float* y) noexcept {
   for (int64_t at = 0; at < n; at += 32, blocks += 34) {
-    const float d = half_to_float(blocks);
+    qkv::f16 scale;
+    __builtin_memcpy(&scale, blocks, 2);
+    const float d = qkv::widen(scale);
     int8_t quants[32];
     __builtin_memcpy(quants, blocks + 2, 32);
     if (n - at >= 32) {

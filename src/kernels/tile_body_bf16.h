@@ -294,13 +294,13 @@ constexpr qkv::Bf16TileKernels bf16_tile_kernels() {
   using P = Pairs<V>;
   using Wide = Pairs<Vec<16>>;
   constexpr bool kNarrow = W <= kNarrowWidth;
-  return {kNarrow ? narrow_scores<Pairs<Vec<8>>, P, W> : scores<P, W>,
-          kNarrow ? narrow_exponentials_pairs<V, (kNarrow ? W : V::lanes)> : exponentials_pairs<P, W>,
-          kNarrow ? narrow_accumulate<Wide, P, W> : accumulate<P, W>,
-          outer<P, W>,
-          round_scores<P, W>,
-          transpose_pairs<V, W>,
-          kNarrow ? narrow_accumulate_rows<W> : nullptr};
+  return {.scores = kNarrow ? narrow_scores<Pairs<Vec<8>>, P, W> : scores<P, W>,
+          .exponentials = kNarrow ? narrow_exponentials_pairs<V, (kNarrow ? W : V::lanes)> : exponentials_pairs<P, W>,
+          .accumulate = kNarrow ? narrow_accumulate<Wide, P, W> : accumulate<P, W>,
+          .outer = outer<P, W>,
+          .round = round_scores<P, W>,
+          .transpose_pairs = transpose_pairs<V, W>,
+          .accumulate_rows = kNarrow ? narrow_accumulate_rows<W> : nullptr};
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two products of tiles of few queries, as in decoding, where vectors of queries would be mostly empty: vectors are
 // keys in the scores and head dimensions in the sums. The chains of multiply-adds are those of tile_body.h, so are the
-// bits. Such tiles do little work a byte, so they wait for memory, and how they read it counts. Then the table of a
-// width.
+// bits. Such tiles do little work a byte, so they wait for memory, and how they read it counts. Then the tables of a
+// width and of a set.
 #pragma once
 
 #include "kernels/tile_body.h"
@@ -222,26 +222,42 @@ constexpr qkv::TileKernels tile_kernels(const qkv::Bf16TileKernels* bf16 = nullp
   using P = Singles<V>;
   constexpr bool kNarrow = W <= kNarrowWidth;
   using Keys = Singles<Vec<(Wide::lanes < 8 ? Wide::lanes : 8)>>;
-  return {W,
-          V::lanes,
-          kNarrow ? narrow_scores<Keys, P, W> : scores<P, W>,
-          kNarrow ? narrow_column_max<Wide, V, (kNarrow ? W : V::lanes)> : column_max<V, W>,
-          rescale<V, W>,
-          kNarrow ? narrow_exponentials<Wide, V, (kNarrow ? W : V::lanes)> : exponentials<P, W>,
-          kNarrow ? narrow_accumulate<Singles<Wide>, P, W> : accumulate<P, W>,
-          merge<V, W>,
-          softcap<V, W>,
-          alibi<V, W>,
-          add<V, W>,
-          limit<V, W>,
-          allowed_bits<V, W>,
-          backward_softmax<V, W>,
-          outer<P, W>,
-          transpose_in<V, W>,
-          transpose_out<V, W>,
-          column_dots<V, W>,
-          scale<V, W>,
-          bf16};
+  return {.width = W,
+          .lanes = V::lanes,
+          .scores = kNarrow ? narrow_scores<Keys, P, W> : scores<P, W>,
+          .column_max = kNarrow ? narrow_column_max<Wide, V, (kNarrow ? W : V::lanes)> : column_max<V, W>,
+          .rescale = rescale<V, W>,
+          .exponentials = kNarrow ? narrow_exponentials<Wide, V, (kNarrow ? W : V::lanes)> : exponentials<P, W>,
+          .accumulate = kNarrow ? narrow_accumulate<Singles<Wide>, P, W> : accumulate<P, W>,
+          .merge = merge<V, W>,
+          .softcap = softcap<V, W>,
+          .alibi = alibi<V, W>,
+          .add = add<V, W>,
+          .limit = limit<V, W>,
+          .allowed_bits = allowed_bits<V, W>,
+          .backward_softmax = backward_softmax<V, W>,
+          .outer = outer<P, W>,
+          .transpose_in = transpose_in<V, W>,
+          .transpose_out = transpose_out<V, W>,
+          .column_dots = column_dots<V, W>,
+          .scale = scale<V, W>,
+          .bf16 = bf16};
+}
+
+// The table of a set with these tiles, narrowest first. interleave: null without products of bf16 pairs.
+template <class Wide, class... Tiles>
+constexpr qkv::KernelTable kernel_table(std::string_view name, decltype(qkv::KernelTable::interleave) interleave,
+                                        Tiles... tiles) {
+  return {.name = name,
+          .tile_count = sizeof...(tiles),
+          .tiles = {tiles...},
+          .interleave = interleave,
+          .all_finite = all_finite<Wide>,
+          .all_finite_bf16 = all_finite_bf16,
+          .widen_bf16 = widen_bf16<Wide>,
+          .widen_f16 = widen_f16<Wide>,
+          .narrow_bf16 = narrow_bf16,
+          .widen_q8_0 = widen_q8_0};
 }
 
 }  // namespace

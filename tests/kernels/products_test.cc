@@ -64,8 +64,8 @@ void check_scores(const KernelTable& table, const TileKernels& tile, std::int64_
 TEST(Scores, EverySizeBelowTwoVectorsAndEveryMisalignment) {
   each_tile([](const KernelTable& table, const TileKernels& tile) {
     Numbers numbers(1);
-    for (std::int64_t d = 1; d <= 2 * table.pad + 1; ++d)
-      for (int n = 0; n <= 2 * table.pad + 1; n += d % 5 == 0 ? 1 : 3) {
+    for (std::int64_t d = 1; d <= 2 * widest_lanes(table) + 1; ++d)
+      for (int n = 0; n <= 2 * widest_lanes(table) + 1; n += d % 5 == 0 ? 1 : 3) {
         SCOPED_TRACE("d " + std::to_string(d) + " keys " + std::to_string(n));
         ASSERT_NO_FATAL_FAILURE(check_scores(table, tile, d, n, numbers));
       }
@@ -127,7 +127,7 @@ TEST(Accumulate, EverySizeBelowTwoVectorsAndEveryMisalignment) {
   each_tile([](const KernelTable& table, const TileKernels& tile) {
     Numbers numbers(2);
     for (std::int64_t d_v = 8; d_v <= 88; d_v += 8)
-      for (int n = 0; n <= 2 * table.pad + 1; n += d_v % 32 == 8 ? 1 : 4) {
+      for (int n = 0; n <= 2 * widest_lanes(table) + 1; n += d_v % 32 == 8 ? 1 : 4) {
         SCOPED_TRACE("d_v " + std::to_string(d_v) + " keys " + std::to_string(n));
         ASSERT_NO_FATAL_FAILURE(check_accumulate(table, tile, d_v, n, numbers));
       }

@@ -39,6 +39,13 @@ inline constexpr float kUntouched = -12345.0f;  // what outputs hold where nothi
 std::vector<const KernelTable*> available_tables();
 std::vector<const RowKernels*> available_row_tables();
 
+// Lanes of the widest vector of a table's tiles.
+inline int widest_lanes(const KernelTable& table) {
+  int lanes = 0;
+  for (int i = 0; i < table.tile_count; ++i) lanes = std::max(lanes, table.tiles[i].lanes);
+  return lanes;
+}
+
 // Calls check(table, tile) for every tile of every such table, named in the messages.
 template <class Check>
 void each_tile(const Check& check) {
