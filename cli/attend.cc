@@ -2,14 +2,20 @@
 // qkv attend: attention on arrays, forward and backward, for people and for tests.
 #include <qkv/array_file.h>
 #include <qkv/attention.h>
+#include <qkv/attention_members.h>
+#include <qkv/convert.h>
 #include <qkv/error.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "cli.h"
@@ -23,12 +29,13 @@ using qkv::Tensor;
 using qkv::cli::UsageError;
 
 struct Options {
-  std::string q, k, v, mask, q_lengths, kv_lengths, alibi, sinks, dout;  // arrays to read
-  std::string out, lse, probs, trace, dq, dk, dv, dmask, dsinks;         // arrays to write
+  std::string q, k, v, dout;                                      // arrays to read
+  std::string out, lse, probs, trace, dq, dk, dv, dmask, dsinks;  // arrays to write
   std::string causal, align, start, window, dtype = "f32", path = "automatic";
-  std::optional<double> scale, softcap;
-  bool require_readable_key = false;
+  qkv::AttentionOptions attention;           // numbers and flags
+  std::map<std::string, std::string> files;  // of the options that are arrays, by their names
 
+  bool has(const char* option) const { return !files.at(option).empty(); }
   bool wants_gradient() const { return !(dq + dk + dv + dmask + dsinks).empty(); }
 };
 
@@ -88,18 +95,19 @@ void check(const Options& o) {
   require(o.causal.empty() || o.align.empty(), "--causal says the alignment already; leave out --align");
   const std::string& aligned = o.causal.empty() ? o.align : o.causal;
   require(o.window.empty() || !aligned.empty(), "--window needs --causal or --align");
-  require(o.alibi.empty() || !aligned.empty(), "--alibi needs --causal or --align");
-  require(o.align.empty() || !o.window.empty() || !o.alibi.empty(), "--align is used by --window and --alibi only");
+  require(!o.has("alibi_slopes") || !aligned.empty(), "--alibi needs --causal or --align");
+  require(o.align.empty() || !o.window.empty() || o.has("alibi_slopes"),
+          "--align is used by --window and --alibi only");
   require(o.start.empty() || aligned == "start", "--start is used by --causal start and --align start only");
   require(aligned != "start" || !o.start.empty(), "the alignment 'start' needs --start");
-  require(!o.scale || std::isfinite(*o.scale), "--scale takes a finite number");
-  require(!o.softcap || (std::isfinite(*o.softcap) && *o.softcap >= 0), "--softcap takes a finite number from 0 up");
+  require(!o.attention.scale || std::isfinite(*o.attention.scale), "--scale takes a finite number");
+  require(std::isfinite(o.attention.softcap) && o.attention.softcap >= 0, "--softcap takes a finite number from 0 up");
   require(o.dtype != "f64" || o.path != "tiled", "--path tiled computes in float32; leave out --dtype f64");
   require(!o.wants_gradient() || !o.dout.empty(), "gradients (--dq, --dk, --dv, --dmask, --dsinks) need --dout");
   require(o.dout.empty() || o.wants_gradient(),
           "--dout needs a gradient to write: --dq, --dk, --dv, --dmask or --dsinks");
-  require(o.dmask.empty() || !o.mask.empty(), "--dmask needs --mask");
-  require(o.dsinks.empty() || !o.sinks.empty(), "--dsinks needs --sinks");
+  require(o.dmask.empty() || o.has("mask"), "--dmask needs --mask");
+  require(o.dsinks.empty() || o.has("sinks"), "--dsinks needs --sinks");
 }
 
 void set_window(const Options& o, qkv::AttentionOptions& attention) {
@@ -111,30 +119,17 @@ void set_window(const Options& o, qkv::AttentionOptions& attention) {
   attention.window_right = window[1];
 }
 
-std::vector<std::int64_t> load_lengths(const char* option, const std::string& path) {
+std::vector<std::int64_t> load_lengths(const std::string& option, const std::string& path) {
   if (path.empty()) return {};
   const Tensor array = qkv::load_npy(path);
   if (array.shape().rank() != 1 || (array.dtype() != DType::i64 && array.dtype() != DType::i32)) {
-    throw std::invalid_argument(std::string("[attend] ") + option + " must be int64 [batch]; found " +
+    throw std::invalid_argument("[attend] " + option + " must be int64 [batch]; found " +
                                 std::string(qkv::dtype_name(array.dtype())) + " " + qkv::to_string(array.shape()));
   }
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(array.size()));
   for (std::size_t b = 0; b < lengths.size(); ++b)
     lengths[b] = array.dtype() == DType::i64 ? array.data<std::int64_t>()[b] : array.data<std::int32_t>()[b];
   return lengths;
-}
-
-double element(const Tensor& array, std::int64_t i) {
-  switch (array.dtype()) {
-    case DType::f64:
-      return array.data<double>()[i];
-    case DType::bf16:
-      return to_f32(array.data<qkv::bf16>()[i]);
-    case DType::f16:
-      return to_f32(array.data<qkv::f16>()[i]);
-    default:
-      return array.data<float>()[i];
-  }
 }
 
 // A floating array of rank 4 (3: a batch of 1 in front), rounded to `dtype`.
@@ -147,61 +142,50 @@ Tensor load_heads(const char* option, const std::string& path, DType dtype) {
                                 " must be floating [batch, heads, seq, dim]; found " +
                                 std::string(qkv::dtype_name(array.dtype())) + " " + qkv::to_string(array.shape()));
   }
-  Tensor rounded(shape, dtype);
-  for (std::int64_t i = 0; i < array.size(); ++i) {
-    const double x = element(array, i);
-    switch (dtype) {
-      case DType::f64:
-        rounded.data<double>()[i] = x;
-        break;
-      case DType::bf16:
-        rounded.data<qkv::bf16>()[i] = qkv::to_bf16(static_cast<float>(x));
-        break;
-      case DType::f16:
-        rounded.data<qkv::f16>()[i] = qkv::to_f16(static_cast<float>(x));
-        break;
-      default:
-        rounded.data<float>()[i] = static_cast<float>(x);
-        break;
-    }
-  }
-  return rounded;
+  return qkv::converted({array.raw(), array.dtype(), shape, contiguous_strides(shape)}, dtype);
 }
 
 // The inputs, and the options that point into them.
 struct Inputs {
-  Tensor q, k, v;             // [batch, n_head | n_kv_head, seq, dim]
-  Tensor dout;                // [batch, n_head, q_len, d_v]; empty if not given
-  Tensor mask, alibi, sinks;  // as in the files; empty if not given
+  Tensor q, k, v;            // [batch, n_head | n_kv_head, seq, dim]
+  Tensor dout;               // [batch, n_head, q_len, d_v]; empty if not given
+  std::list<Tensor> arrays;  // of options, as in the files
   qkv::AttentionOptions options;
 };
 
-Tensor load_optional(const std::string& path) { return path.empty() ? Tensor() : qkv::load_npy(path); }
+std::string option_name(const qkv::OptionText& option) {
+  std::string name = std::string("--") + option.keyword;
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+void load_options(const Options& o, Inputs& in) {
+  qkv::for_each_other_option(
+      [&]<class T>(const qkv::OptionText& option, T& to) {
+        const auto file = o.files.find(option.name);
+        if (file == o.files.end() || file->second.empty()) return;
+        if constexpr (std::is_same_v<T, std::vector<std::int64_t>>)
+          to = load_lengths(option_name(option), file->second);
+        if constexpr (std::is_same_v<T, qkv::ConstView>) to = in.arrays.emplace_back(qkv::load_npy(file->second));
+      },
+      in.options);
+}
 
 void load(const Options& o, Inputs& in) {
   const DType dtype = qkv::dtype_from_name(o.dtype);
-  set_window(o, in.options);
-  if (!o.start.empty()) in.options.start = integers("--start", o.start);
+  qkv::AttentionOptions& a = in.options;
+  a = o.attention;
+  set_window(o, a);
+  if (!o.start.empty()) a.start = integers("--start", o.start);
   in.q = load_heads("--q", o.q, dtype);
   in.k = load_heads("--k", o.k, dtype);
   in.v = load_heads("--v", o.v, dtype);
   if (!o.dout.empty()) in.dout = load_heads("--dout", o.dout, dtype);
-  in.mask = load_optional(o.mask);
-  in.alibi = load_optional(o.alibi);
-  in.sinks = load_optional(o.sinks);
-  require(o.dmask.empty() || in.mask.dtype() != DType::boolean,
+  load_options(o, in);
+  require(o.dmask.empty() || a.mask.dtype != DType::boolean,
           "--dmask needs a floating mask; a bool one has no gradient");
-  qkv::AttentionOptions& a = in.options;
   a.causal = !o.causal.empty();
   a.alignment = alignment(a.causal ? o.causal : o.align);
-  a.mask = in.mask;
-  a.alibi_slopes = in.alibi;
-  a.sinks = in.sinks;
-  a.q_lengths = load_lengths("--q-lengths", o.q_lengths);
-  a.kv_lengths = load_lengths("--kv-lengths", o.kv_lengths);
-  a.scale = o.scale;
-  a.softcap = o.softcap.value_or(0);
-  a.require_readable_key = o.require_readable_key;
   if (o.path == "reference") a.path = qkv::AttentionPath::reference;
   if (o.path == "tiled") a.path = qkv::AttentionPath::tiled;
 }
@@ -249,22 +233,23 @@ void compute_gradients(const Options& o, const Inputs& in, const qkv::ConstView&
   gradients.dq = results.add(o.dq, in.q.shape());
   gradients.dk = results.add(o.dk, in.k.shape());
   gradients.dv = results.add(o.dv, in.v.shape());
-  gradients.dmask = results.add(o.dmask, in.mask.shape());
-  gradients.dsinks = results.add(o.dsinks, in.sinks.shape());
+  gradients.dmask = results.add(o.dmask, in.options.mask.shape);
+  gradients.dsinks = results.add(o.dsinks, in.options.sinks.shape);
   attention_backward(in.q, in.k, in.v, out, lse, in.dout, in.options, gradients);
 }
 
 void check_paths(const Options& o) {
-  qkv::cli::check_outputs({o.q, o.k, o.v, o.mask, o.q_lengths, o.kv_lengths, o.alibi, o.sinks, o.dout},
-                          {{"--out", o.out},
-                           {"--lse", o.lse},
-                           {"--probs", o.probs},
-                           {"--trace", o.trace},
-                           {"--dq", o.dq},
-                           {"--dk", o.dk},
-                           {"--dv", o.dv},
-                           {"--dmask", o.dmask},
-                           {"--dsinks", o.dsinks}});
+  std::vector<std::string> inputs{o.q, o.k, o.v, o.dout};
+  for (const auto& [option, path] : o.files) inputs.push_back(path);
+  qkv::cli::check_outputs(inputs, {{"--out", o.out},
+                                   {"--lse", o.lse},
+                                   {"--probs", o.probs},
+                                   {"--trace", o.trace},
+                                   {"--dq", o.dq},
+                                   {"--dk", o.dk},
+                                   {"--dv", o.dv},
+                                   {"--dmask", o.dmask},
+                                   {"--dsinks", o.dsinks}});
 }
 
 void run(const Options& o) {
@@ -286,6 +271,21 @@ void run(const Options& o) {
   results.save();
 }
 
+// The options that stand for themselves: arrays are files, the rest numbers and flags.
+void add_options(CLI::App& command, Options& o) {
+  qkv::for_each_other_option(
+      [&]<class T>(const qkv::OptionText& option, T& to) {
+        const std::string name = option_name(option);
+        if constexpr (std::is_same_v<T, qkv::ConstView> || std::is_same_v<T, std::vector<std::int64_t>>)
+          command.add_option(name, o.files[option.name], option.help)->type_name("FILE")->group("Arrays to read");
+        else if constexpr (std::is_same_v<T, bool>)
+          command.add_flag(name, to, option.help);
+        else if constexpr (!std::is_same_v<T, qkv::AttentionDropout>)  // that is for training
+          qkv::cli::add_number(command, name, to, option.help)->type_name("X");
+      },
+      o.attention);
+}
+
 void add(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("attend", "Attention on arrays: softmax(mask(Q K^T * scale)) V and its gradients");
@@ -296,20 +296,13 @@ void add(CLI::App& app) {
   file("--q", o->q, "Queries [batch, heads, seq, dim]", "Arrays to read")->required();
   file("--k", o->k, "Keys", "Arrays to read")->required();
   file("--v", o->v, "Values; their dim may differ", "Arrays to read")->required();
-  file("--mask", o->mask, "Bool (true: may read) or floating (added); broadcasts", "Arrays to read");
-  file("--q-lengths", o->q_lengths, "Queries that count, int64 [batch]", "Arrays to read");
-  file("--kv-lengths", o->kv_lengths, "Keys that exist, int64 [batch]", "Arrays to read");
-  file("--alibi", o->alibi, "ALiBi: a slope a head", "Arrays to read");
-  file("--sinks", o->sinks, "A logit a head in the denominator that reads no value", "Arrays to read");
   file("--dout", o->dout, "Gradient with respect to --out", "Arrays to read");
   const auto aligned = CLI::IsMember({"top-left", "bottom-right", "start"});
   command->add_option("--causal", o->causal, "No key past the query's position")->check(aligned)->type_name("HOW");
   command->add_option("--align", o->align, "Positions for --window or --alibi alone")->check(aligned)->type_name("HOW");
   command->add_option("--start", o->start, "Position of query 0 of each sequence")->type_name("N[,N...]");
   command->add_option("--window", o->window, "Keys before and after that may be read")->type_name("LEFT,RIGHT");
-  qkv::cli::add_number(*command, "--scale", o->scale, "Factor of Q K^T")->type_name("S");
-  qkv::cli::add_number(*command, "--softcap", o->softcap, "Bound of the scores; 0 is none")->type_name("C");
-  command->add_flag("--require-readable-key", o->require_readable_key, "A query that may read nothing is an error");
+  add_options(*command, *o);
   command->add_option("--dtype", o->dtype, "f32 (default), f64, bf16 or f16")
       ->check(CLI::IsMember({"f32", "f64", "bf16", "f16"}))
       ->type_name("TYPE");

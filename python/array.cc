@@ -205,10 +205,6 @@ bool Borrowed::import(nb::handle object, bool writable, bool bits_of_bf16) {
   return nb::try_cast(object, read_, false) && show(read_);
 }
 
-Borrowed borrow_optional(const char* name, nb::handle object) {
-  return object.is_none() ? Borrowed() : Borrowed(name, object);
-}
-
 std::vector<std::int64_t> integers(const char* name, nb::handle object) {
   if (object.is_none()) return {};
   if (PyIndex_Check(object.ptr()) && !nb::hasattr(object, "shape")) {

@@ -54,9 +54,6 @@ class Borrowed {
   ConstView view_;
 };
 
-// None is an empty view.
-Borrowed borrow_optional(const char* name, nb::handle object);
-
 // Whole numbers from an int, a sequence or an array of any shape, in order; None is none at all. Throws
 // std::invalid_argument.
 std::vector<std::int64_t> integers(const char* name, nb::handle object);

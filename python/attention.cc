@@ -45,14 +45,15 @@ Result result_of(Call& call, nb::handle like, nb::handle out) {
   if (out.is_none()) return Result(call.framework, like, shape, call.q.view().dtype);
   Result given("out", out);
   call.axes.add("out", given.view(), 3);
-  for (const auto& [name, array] : {std::pair{"q", &call.q}, {"k", &call.k}, {"v", &call.v}, {"mask", &call.mask}})
-    require_apart(name, given.view(), array->view());
+  for (const auto& [name, array] :
+       {std::pair{"q", call.q.view()}, {"k", call.k.view()}, {"v", call.v.view()}, {"mask", call.options.mask}})
+    require_apart(name, given.view(), array);
   return given;
 }
 
-nb::object attention(nb::handle q, nb::handle k, nb::handle v, const Options& options, bool return_lse,
-                     bool return_probs, nb::handle out) {
-  Call call(q, k, v, options);
+nb::object attention(nb::handle q, nb::handle k, nb::handle v, bool return_lse, bool return_probs, nb::handle out,
+                     const nb::kwargs& options) {
+  Call call("attention", q, k, v, options);
   const Result read = result_of(call, q, out);
   const LeadingAxes& axes = call.axes;
   Result lse, probs;  // [..., n_head, q_len], [..., n_head, q_len, kv_len]
@@ -75,8 +76,8 @@ nb::object attention(nb::handle q, nb::handle k, nb::handle v, const Options& op
   return nb::make_tuple(read.object(), lse.object(), probs.object());
 }
 
-nb::object attention_steps(nb::handle q, nb::handle k, nb::handle v, const Options& options) {
-  const Call call(q, k, v, options);
+nb::object attention_steps(nb::handle q, nb::handle k, nb::handle v, const nb::kwargs& options) {
+  const Call call("attention_steps", q, k, v, options);
   const LeadingAxes& axes = call.axes;
   const auto matrix = [&] { return Result(call.framework, q, call.scores_shape(), call.sum_type()); };
   const Result scores = matrix(), softcapped = matrix(), masked = matrix(), probs = matrix();
@@ -92,9 +93,9 @@ nb::object attention_steps(nb::handle q, nb::handle k, nb::handle v, const Optio
 }
 
 // The mean seconds of so many calls of the C++ function on the same arrays, for scripts/bench_python.py.
-double seconds_of_cpp(nb::handle q, nb::handle k, nb::handle v, const Options& options, std::int64_t count,
-                      bool return_lse) {
-  Call call(q, k, v, options);
+double seconds_of_cpp(nb::handle q, nb::handle k, nb::handle v, std::int64_t count, bool return_lse,
+                      const nb::kwargs& options) {
+  Call call("_seconds_of_cpp", q, k, v, options);
   const Result read = result_of(call, q, nb::none());
   const Result lse(call.framework, q, call.axes.shape({call.heads(), call.q_len()}), call.sum_type());
   const LeadingAxes& axes = call.axes;
@@ -153,39 +154,14 @@ reference, all of it in memory.)";
 
 void bind_attention(nb::module_& m) {
   using nb::arg;
-  def_with_options(
-      m, "attention", "q: Array, k: Array, v: Array",
-      "return_lse: bool = False, return_probs: bool = False, out: Array | None = None", "typing.Any", kAttention,
-      [](nb::handle q, nb::handle k, nb::handle v, nb::handle causal, nb::handle start, nb::handle mask,
-         nb::handle scale, double softcap, nb::handle window, nb::handle alibi, nb::handle sinks, nb::handle q_lengths,
-         nb::handle kv_lengths, bool require_readable_key, nb::handle dropout, bool return_lse, bool return_probs,
-         nb::handle out) {
-        return attention(q, k, v,
-                         {causal, start, mask, scale, softcap, window, alibi, sinks, q_lengths, kv_lengths,
-                          require_readable_key, dropout},
-                         return_lse, return_probs, out);
-      },
-      std::array{arg("q"), arg("k"), arg("v")}, arg("return_lse") = false, arg("return_probs") = false,
-      arg("out").none() = nb::none());
-  def_with_options(
-      m, "attention_steps", "q: Array, k: Array, v: Array", "", "AttentionSteps", kSteps,
-      [](nb::handle q, nb::handle k, nb::handle v, nb::handle causal, nb::handle start, nb::handle mask,
-         nb::handle scale, double softcap, nb::handle window, nb::handle alibi, nb::handle sinks, nb::handle q_lengths,
-         nb::handle kv_lengths, bool require_readable_key, nb::handle dropout) {
-        return attention_steps(q, k, v,
-                               {causal, start, mask, scale, softcap, window, alibi, sinks, q_lengths, kv_lengths,
-                                require_readable_key, dropout});
-      },
-      std::array{arg("q"), arg("k"), arg("v")});
-  m.def(
-      "_seconds_of_cpp",
-      [](nb::handle q, nb::handle k, nb::handle v, std::int64_t count, nb::handle causal, bool return_lse) {
-        const nb::handle none = nb::none();
-        return seconds_of_cpp(q, k, v, {causal, none, none, none, 0, none, none, none, none, none, false, none}, count,
-                              return_lse);
-      },
-      arg("q"), arg("k"), arg("v"), arg("count"), nb::kw_only(), arg("causal").none() = nb::none(),
-      arg("return_lse") = false, "The mean seconds of count calls of the C++ function alone.");
+  def_with_options(m, "attention", "q: Array, k: Array, v: Array",
+                   "return_lse: bool = False, return_probs: bool = False, out: Array | None = None", "typing.Any",
+                   kAttention, &attention, std::array{arg("q"), arg("k"), arg("v")}, arg("return_lse") = false,
+                   arg("return_probs") = false, arg("out").none() = nb::none());
+  def_with_options(m, "attention_steps", "q: Array, k: Array, v: Array", "", "AttentionSteps", kSteps, &attention_steps,
+                   std::array{arg("q"), arg("k"), arg("v")});
+  m.def("_seconds_of_cpp", &seconds_of_cpp, arg("q"), arg("k"), arg("v"), arg("count"), nb::kw_only(),
+        arg("return_lse") = false, arg("options"), "The mean seconds of count calls of the C++ function alone.");
   m.def("_set_long_work", &set_long_work, arg("operations"),
         "From how many operations on a call is cut so that Ctrl-C is heard; returns what it was.");
   m.def("_described", &described, arg("array"),

@@ -57,8 +57,8 @@ class SharedGradient {
 };
 
 nb::object attention_backward(nb::handle q, nb::handle k, nb::handle v, nb::handle out, nb::handle lse, nb::handle dout,
-                              const Options& options, bool want_dmask) {
-  Call call(q, k, v, options);
+                              bool want_dmask, const nb::kwargs& options) {
+  Call call("attention_backward", q, k, v, options);
   LeadingAxes& axes = call.axes;
   const Borrowed read("out", out), log_sums("lse", lse), gradient("dout", dout);
   axes.add("out", read.view(), 3);
@@ -67,13 +67,13 @@ nb::object attention_backward(nb::handle q, nb::handle k, nb::handle v, nb::hand
   const DType dtype = call.q.view().dtype;
   if (!is_floating(dtype))
     throw std::invalid_argument("[attention] q must be floating; found " + std::string(dtype_name(dtype)));
-  if (want_dmask && (!call.mask.given() || !is_floating(call.mask.view().dtype)))
+  if (want_dmask && (!call.options.mask || !is_floating(call.options.mask.dtype)))
     throw std::invalid_argument("[attention] dmask needs a floating mask; found none");
   const Result dq(call.framework, q, call.q.view().shape, dtype), dk(call.framework, q, call.k.view().shape, dtype),
       dv(call.framework, q, call.v.view().shape, dtype);
   Result dmask, dsinks;  // as the mask, [n_head]
-  if (want_dmask) dmask = Result(call.framework, q, call.mask.view().shape, call.sum_type());
-  if (call.sinks.given()) dsinks = Result(call.framework, q, call.sinks.view().shape, call.sum_type());
+  if (want_dmask) dmask = Result(call.framework, q, call.options.mask.shape, call.sum_type());
+  if (call.options.sinks) dsinks = Result(call.framework, q, call.options.sinks.shape, call.sum_type());
   SharedGradient of_mask(dmask, axes.calls()), of_sinks(dsinks, axes.calls());
   const bool shared = dmask.wanted() || dsinks.wanted();
   for (std::int64_t i = 0; i < axes.calls(); ++i) {
@@ -108,19 +108,10 @@ there are sinks) are f32, or f64 for f64, summed over the axes that were broadca
 
 void bind_attention_backward(nb::module_& m) {
   using nb::arg;
-  def_with_options(
-      m, "attention_backward", "q: Array, k: Array, v: Array, out: Array, lse: Array, dout: Array",
-      "want_dmask: bool = False", "AttentionGradients", kBackward,
-      [](nb::handle q, nb::handle k, nb::handle v, nb::handle out, nb::handle lse, nb::handle dout, nb::handle causal,
-         nb::handle start, nb::handle mask, nb::handle scale, double softcap, nb::handle window, nb::handle alibi,
-         nb::handle sinks, nb::handle q_lengths, nb::handle kv_lengths, bool require_readable_key, nb::handle dropout,
-         bool want_dmask) {
-        return attention_backward(q, k, v, out, lse, dout,
-                                  {causal, start, mask, scale, softcap, window, alibi, sinks, q_lengths, kv_lengths,
-                                   require_readable_key, dropout},
-                                  want_dmask);
-      },
-      std::array{arg("q"), arg("k"), arg("v"), arg("out"), arg("lse"), arg("dout")}, arg("want_dmask") = false);
+  def_with_options(m, "attention_backward", "q: Array, k: Array, v: Array, out: Array, lse: Array, dout: Array",
+                   "want_dmask: bool = False", "AttentionGradients", kBackward, &attention_backward,
+                   std::array{arg("q"), arg("k"), arg("v"), arg("out"), arg("lse"), arg("dout")},
+                   arg("want_dmask") = false);
 }
 
 }  // namespace qkv::python

@@ -4,7 +4,10 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <optional>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include "text.h"
@@ -55,51 +58,85 @@ void set_dropout(nb::handle dropout, AttentionDropout& to) {
   to.seed = given.second;
 }
 
+double number(nb::handle object) {
+  const double value = PyFloat_AsDouble(object.ptr());
+  if (PyErr_Occurred()) throw nb::python_error();
+  return value;
+}
+
 // Above so many operations a call is cut: about a second's work. Read and written with the GIL held.
 double long_work = 1e11;
 
 }  // namespace
 
-Call::Call(nb::handle q_array, nb::handle k_array, nb::handle v_array, const Options& given)
+nb::object Options::take(const char* keyword) {
+  known_.push_back(keyword);
+  if (!given_.contains(keyword)) return nb::none();
+  ++taken_;
+  return given_[keyword];
+}
+
+void Options::take_others(AttentionOptions& options) {
+  for_each_other_option(
+      [&]<class T>(const OptionText& option, T& to) {
+        const nb::object object = take(option.keyword);
+        if constexpr (std::is_same_v<T, bool>) {
+          if (!object.is_none() && !nb::try_cast(object, to))
+            throw nb::type_error((std::string(option.keyword) + " must be True or False").c_str());
+        } else if constexpr (std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>>) {
+          if (!object.is_none()) to = number(object);
+        } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
+          to = integers(option.keyword, object);
+        } else if constexpr (std::is_same_v<T, ConstView>) {
+          if (!object.is_none()) to = arrays_.emplace_back(option.keyword, object).view();
+        } else {
+          set_dropout(object, to);
+        }
+      },
+      options);
+}
+
+void Options::finish(const char* function) const {
+  if (taken_ == given_.size()) return;
+  for (const auto& [keyword, value] : given_) {
+    const std::string name = nb::cast<std::string>(keyword);
+    if (std::find(known_.begin(), known_.end(), name) == known_.end())
+      throw nb::type_error((std::string(function) + "() got an unexpected keyword argument '" + name + "'").c_str());
+  }
+}
+
+Call::Call(const char* function, nb::handle q_array, nb::handle k_array, nb::handle v_array, const nb::kwargs& keywords)
     : q("q", q_array),
       k("k", k_array),
       v("v", v_array),
-      mask(borrow_optional("mask", given.mask)),
-      alibi(borrow_optional("alibi", given.alibi)),
-      sinks(borrow_optional("sinks", given.sinks)),
+      given(keywords),
       axes(q.view()),
       framework(framework_of(q_array)) {
   axes.add("q", q.view(), 3);
   axes.add("k", k.view(), 3);
   axes.add("v", v.view(), 3);
-  if (mask.given()) axes.add_broadcast("mask", mask.view(), 3);
-  options.alignment = alignment(given.causal, !given.start.is_none());
-  options.causal = !given.causal.is_none();
-  options.start = integers("start", given.start);
-  options.q_lengths = integers("q_lengths", given.q_lengths);
-  options.kv_lengths = integers("kv_lengths", given.kv_lengths);
-  set_window(given.window, options);
-  if (!given.scale.is_none()) {
-    options.scale = PyFloat_AsDouble(given.scale.ptr());
-    if (PyErr_Occurred()) throw nb::python_error();
-  }
-  options.softcap = given.softcap;
-  options.alibi_slopes = alibi.view();
-  options.sinks = sinks.view();
-  options.require_readable_key = given.require_readable_key;
-  set_dropout(given.dropout, options.dropout);
-  if (!given.start.is_none() && given.causal.is_none() && given.window.is_none() && given.alibi.is_none()) {
+  const nb::object causal = given.take("causal"), start = given.take("start"), window = given.take("window");
+  given.take_others(options);
+  given.finish(function);
+  if (options.mask) axes.add_broadcast("mask", options.mask, 3);
+  options.alignment = alignment(causal, !start.is_none());
+  options.causal = !causal.is_none();
+  options.start = integers("start", start);
+  set_window(window, options);
+  const bool placed = options.causal || !window.is_none() || options.alibi_slopes;
+  if (!start.is_none() && !placed)
     throw std::invalid_argument("[attention] start is used by causal='start', a window or alibi; found none of them");
-  }
-  if (given.window.is_none() && given.alibi.is_none() && given.causal.is_none()) options.alignment = Alignment::none;
+  if (!placed) options.alignment = Alignment::none;
 }
 
 AttentionOptions Call::options_of(std::int64_t call) const {
   AttentionOptions mine = options;
-  mine.mask = axes.at(mask.view(), 3, call);
-  mine.start = axes.at("start", options.start, call);
-  mine.q_lengths = axes.at("q_lengths", options.q_lengths, call);
-  mine.kv_lengths = axes.at("kv_lengths", options.kv_lengths, call);
+  mine.mask = axes.at(options.mask, 3, call);
+  for_each_option(
+      [&]<class T>(const OptionText& option, T& values) {
+        if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) values = axes.at(option.keyword, values, call);
+      },
+      mine);
   mine.dropout.first_sequence = call * axes.batch();
   return mine;
 }
@@ -127,16 +164,21 @@ ConstView Part::of_keys(const ConstView& view) const {
 
 AttentionOptions Part::of(AttentionOptions options) const {
   if (sequence < 0) return options;
-  for (auto* values : {&options.start, &options.q_lengths, &options.kv_lengths}) {
-    if (values->size() > 1) *values = {(*values)[static_cast<std::size_t>(sequence)]};
-  }
-  options.mask = of(options.mask);
-  for (auto* view : {&options.alibi_slopes, &options.sinks}) {
-    if (!*view) continue;
-    view->data = static_cast<const char*>(view->data) +
-                 first_head * view->strides[0] * static_cast<std::int64_t>(dtype_size(view->dtype));
-    view->shape = Dims{heads};
-  }
+  for_each_option(
+      [&]<class T>(const OptionText&, T& option) {
+        if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
+          if (option.size() > 1) option = {option[static_cast<std::size_t>(sequence)]};
+        } else if constexpr (std::is_same_v<T, ConstView>) {
+          if (&option == &options.mask) {
+            option = of(option);
+          } else if (option) {  // [n_head]
+            option.data =
+                static_cast<const char*>(option.data) + row_bytes(option.dtype, first_head * option.strides[0]);
+            option.shape = Dims{heads};
+          }
+        }
+      },
+      options);
   return options;
 }
 
@@ -145,14 +187,20 @@ bool may_cut(const ConstView& q, const ConstView& k, const ConstView& v, const A
   const std::int64_t batch = q.shape[0], heads = q.shape[1], n_kv_head = k.shape[1];
   bool fits = k.shape[0] == batch && v.shape[0] == batch && v.shape[1] == n_kv_head && n_kv_head > 0 &&
               heads % n_kv_head == 0 && options.dropout.p == 0;
-  for (const auto* values : {&options.start, &options.q_lengths, &options.kv_lengths})
-    fits = fits && (values->empty() || static_cast<std::int64_t>(values->size()) == batch ||
-                    (values == &options.start && values->size() == 1));
-  for (const auto* view : {&options.alibi_slopes, &options.sinks})
-    fits = fits && (!*view || (view->rank() == 1 && view->shape[0] == heads));
-  const ConstView& mask = options.mask;  // [batch or 1, n_head or 1, ...]
-  fits = fits &&
-         (!mask || ((mask.shape[0] == batch || mask.shape[0] == 1) && (mask.shape[1] == heads || mask.shape[1] == 1)));
+  for_each_option(
+      [&]<class T>(const OptionText&, const T& option) {
+        if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
+          const auto count = static_cast<std::int64_t>(option.size());
+          fits = fits && (count == 0 || count == batch || (&option == &options.start && count == 1));
+        } else if constexpr (std::is_same_v<T, ConstView>) {
+          const Dims& shape = option.shape;
+          if (&option == &options.mask)  // [batch or 1, n_head or 1, ...]
+            fits = fits && (!option || ((shape[0] == batch || shape[0] == 1) && (shape[1] == heads || shape[1] == 1)));
+          else
+            fits = fits && (!option || (option.rank() == 1 && shape[0] == heads));
+        }
+      },
+      options);
   for (const ConstView& view : results) fits = fits && (!view || (view.shape[0] == batch && view.shape[1] == heads));
   return fits;
 }

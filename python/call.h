@@ -4,34 +4,49 @@
 
 #include <nanobind/nanobind.h>
 #include <qkv/attention.h>
+#include <qkv/attention_members.h>
 
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <list>
 #include <string>
+#include <vector>
 
 #include "array.h"
 #include "leading.h"
 
 namespace qkv::python {
 
-// The options as Python gave them.
-struct Options {
-  nb::handle causal, start, mask, scale;
-  double softcap = 0;
-  nb::handle window, alibi, sinks, q_lengths, kv_lengths;
-  bool require_readable_key = false;
-  nb::handle dropout;  // (p, seed)
+// Attention's options as Python gave them, by keyword, and the arrays that they point into. Throws
+// std::invalid_argument, nb::type_error and nb::python_error.
+class Options {
+ public:
+  explicit Options(const nb::kwargs& given) : given_(given) {}
+
+  // The option of that keyword, None if it was not given.
+  nb::object take(const char* keyword);
+  // All of for_each_other_option() that were given.
+  void take_others(AttentionOptions& options);
+  // Throws where one was given that nobody took.
+  void finish(const char* function) const;
+
+ private:
+  const nb::kwargs& given_;
+  std::size_t taken_ = 0;
+  std::vector<const char*> known_;
+  std::list<Borrowed> arrays_;
 };
 
 // What is settled before anything is computed. Throws std::invalid_argument, nb::type_error and nb::python_error.
 struct Call {
-  Borrowed q, k, v, mask, alibi, sinks;
+  Borrowed q, k, v;
+  Options given;
   AttentionOptions options;  // of all sequences
   LeadingAxes axes;
   Framework framework;
 
-  Call(nb::handle q_array, nb::handle k_array, nb::handle v_array, const Options& given);
+  Call(const char* function, nb::handle q_array, nb::handle k_array, nb::handle v_array, const nb::kwargs& keywords);
 
   AttentionOptions options_of(std::int64_t call) const;
   DType sum_type() const noexcept { return q.view().dtype == DType::f64 ? DType::f64 : DType::f32; }

@@ -10,6 +10,7 @@
 
 #include "array.h"
 #include "bind.h"
+#include "call.h"
 
 namespace qkv::python {
 namespace {
@@ -33,19 +34,18 @@ KvCache make(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, std::
   return KvCache(batch, n_kv_head, d_k, d_v, capacity, window, dtype_from_name(dtype));
 }
 
-nb::object attend(PythonCache& self, nb::handle q, std::optional<double> scale, double softcap,
-                  std::optional<std::int64_t> window_left, nb::handle alibi, nb::handle sinks, bool return_lse) {
-  const Borrowed queries("q", q), slopes = borrow_optional("alibi", alibi), logits = borrow_optional("sinks", sinks);
+nb::object attend(PythonCache& self, nb::handle q, std::optional<std::int64_t> window_left, bool return_lse,
+                  const nb::kwargs& keywords) {
+  const Borrowed queries("q", q);
   const ConstView& view = queries.view();
   if (view.rank() != 4)
     throw std::invalid_argument("[attention] q must be [batch, n_head, q_len, d_k]; found shape " +
                                 to_string(view.shape));
   AttentionOptions options;
-  options.scale = scale;
-  options.softcap = softcap;
   options.window_left = window_left.value_or(-1);
-  options.alibi_slopes = slopes.view();
-  options.sinks = logits.view();
+  Options given(keywords);
+  given.take_others(options);
+  given.finish("attend");
   const DType dtype = self.cache.query_dtype(), sum = dtype == DType::f64 ? DType::f64 : DType::f32;
   const Framework framework = framework_of(q);
   const DType out_dtype = view.dtype == dtype ? dtype : sum;
@@ -79,9 +79,8 @@ void bind_kv_cache(nb::module_& m) {
           arg("k"), arg("v"), nb::sig("def append(self, k: Array, v: Array) -> None"),
           "Adds keys [batch, n_kv_head, new_len, d_k] and values [batch, n_kv_head, new_len, d_v], rounded to the "
           "cache's type. ValueError; the cache is then as it was.")
-      .def("attend", &attend, arg("q"), nb::kw_only(), arg("scale").none() = nb::none(), arg("softcap") = 0.0,
-           arg("window_left").none() = nb::none(), arg("alibi").none() = nb::none(), arg("sinks").none() = nb::none(),
-           arg("return_lse") = false,
+      .def("attend", &attend, arg("q"), nb::kw_only(), arg("window_left").none() = nb::none(),
+           arg("return_lse") = false, arg("options"),
            nb::sig("def attend(self, q: Array, *, scale: float | None = None, softcap: float = 0.0, window_left: int | "
                    "None = None, alibi: Array | None = None, sinks: Array | None = None, return_lse: bool = False) -> "
                    "typing.Any"),

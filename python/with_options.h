@@ -1,36 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that take attention's options, bound: the one list of their names, defaults and types.
+// The functions that take attention's options, bound: the options are those of qkv/attention.h's lists.
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <qkv/attention.h>
+#include <qkv/attention_members.h>
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace qkv::python {
 
-inline constexpr const char* kOptionTypes =
-    "causal: typing.Literal['top_left', 'bottom_right', 'start'] | None = None, start: Integers | None = None, "
-    "mask: Array | None = None, scale: float | None = None, softcap: float = 0.0, "
-    "window: tuple[int | None, int | None] | None = None, alibi: Array | None = None, sinks: Array | None = None, "
-    "q_lengths: Integers | None = None, kv_lengths: Integers | None = None, require_readable_key: bool = False, "
-    "_dropout: tuple[float, int] | None = None";
+// The options as a stub writes them: keywords, types and defaults.
+inline std::string option_types() {
+  std::string types =
+      "causal: typing.Literal['top_left', 'bottom_right', 'start'] | None = None, start: Integers | None = None, "
+      "window: tuple[int | None, int | None] | None = None";
+  AttentionOptions unset;
+  for_each_other_option(
+      [&]<class T>(const OptionText& option, const T&) {
+        types += ", " + std::string(option.keyword) + ": ";
+        if constexpr (std::is_same_v<T, bool>)
+          types += "bool = False";
+        else if constexpr (std::is_same_v<T, double>)
+          types += "float = 0.0";
+        else if constexpr (std::is_same_v<T, std::optional<double>>)
+          types += "float | None = None";
+        else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>)
+          types += "Integers | None = None";
+        else if constexpr (std::is_same_v<T, ConstView>)
+          types += "Array | None = None";
+        else
+          types += "tuple[float, int] | None = None";
+      },
+      unset);
+  return types;
+}
 
-// arrays and more: the arguments before and after the options; their types are what the stub says.
+// arrays and more: the arguments before and after the options; their types are what the stub says. The function's last
+// argument is nb::kwargs, which takes the options.
 template <class Function, std::size_t Count, class... More>
 void def_with_options(nanobind::module_& m, const char* name, const std::string& array_types,
                       const std::string& more_types, const std::string& returns, const char* text, Function function,
                       const std::array<nanobind::arg, Count>& arrays, const More&... more) {
-  using nanobind::arg;
-  const auto none = [](const char* option) { return arg(option).none() = nanobind::none(); };
-  const std::string signature = "def " + std::string(name) + "(" + array_types + ", *, " + kOptionTypes +
+  const std::string signature = "def " + std::string(name) + "(" + array_types + ", *, " + option_types() +
                                 (more_types.empty() ? "" : ", " + more_types) + ") -> " + returns;
   [&]<std::size_t... I>(std::index_sequence<I...>) {
-    m.def(name, function, arrays[I]..., nanobind::kw_only(), none("causal"), none("start"), none("mask"), none("scale"),
-          arg("softcap") = 0.0, none("window"), none("alibi"), none("sinks"), none("q_lengths"), none("kv_lengths"),
-          arg("require_readable_key") = false, none("_dropout"), more..., nanobind::sig(signature.c_str()), text);
+    m.def(name, function, arrays[I]..., nanobind::kw_only(), more..., nanobind::arg("options"),
+          nanobind::sig(signature.c_str()), text);
   }
   (std::make_index_sequence<Count>());
 }

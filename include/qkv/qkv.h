@@ -4,9 +4,11 @@
 
 #include "qkv/array_file.h"
 #include "qkv/attention.h"
+#include "qkv/attention_members.h"
 #include "qkv/chat_file.h"
 #include "qkv/chat_template.h"
 #include "qkv/conversation.h"
+#include "qkv/convert.h"
 #include "qkv/corpus.h"
 #include "qkv/dataset.h"
 #include "qkv/engine.h"

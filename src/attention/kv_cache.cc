@@ -5,6 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "core/block_types.h"
 #include "core/parallel.h"
 #include "kernels/row_kernels.h"
+#include "qkv/attention_members.h"
 
 namespace qkv {
 namespace {
@@ -132,6 +134,29 @@ void check_new(const char* name, const ConstView& view, const Tensor& held, std:
     fail(std::string(name) + " must have the shape " + to_string(wanted), to_string(view.shape));
   if (!is_floating(view.dtype)) fail(std::string(name) + " must be floating", std::string(dtype_name(view.dtype)));
   if (!view && element_count(wanted) > 0) fail(std::string(name) + " must be given", "a view without data");
+}
+
+// Whether an option is as it is where nobody gives it.
+template <class T>
+bool same(const T& given, const T& unset) {
+  return given == unset;
+}
+bool same(const ConstView& given, const ConstView&) { return !given; }
+bool same(const AttentionDropout& given, const AttentionDropout& unset) { return given.p == unset.p; }
+
+void check_options(const AttentionOptions& options) {
+  constexpr std::string_view kPossible[] = {"scale", "softcap", "window_left", "alibi_slopes", "sinks"};
+  const auto refuse = [](const char* name) {
+    fail("only scale, softcap, window_left, alibi_slopes, sinks and path among the options", name);
+  };
+  const AttentionOptions unset;
+  for_each_option(
+      [&](const OptionText& option, const auto& given, const auto& none) {
+        const bool possible = std::find(std::begin(kPossible), std::end(kPossible), option.name) != std::end(kPossible);
+        if (!possible && !same(given, none)) refuse(option.name);
+      },
+      options, unset);
+  if (options.first_key != 0) refuse("first_key");
 }
 
 }  // namespace
@@ -268,16 +293,7 @@ void KvCache::truncate(std::int64_t size) {
 void KvCache::clear() noexcept { size_ = first_key_ = first_query_ = offset_ = 0; }
 
 void KvCache::attend(const ConstView& q, const AttentionOptions& options, const AttentionResults& results) const {
-  const auto only = [](bool unset, const char* name) {
-    if (!unset) fail("only scale, softcap, window_left, alibi_slopes, sinks and path among the options", name);
-  };
-  only(!options.causal && options.alignment == Alignment::none && options.start.empty(), "causal or an alignment");
-  only(options.window_right == -1, "window_right");
-  only(!options.mask, "mask");
-  only(options.q_lengths.empty() && options.kv_lengths.empty(), "lengths");
-  only(!options.require_readable_key, "require_readable_key");
-  only(options.first_key == 0, "first_key");
-  only(options.dropout.p == 0, "dropout");
+  check_options(options);
   if (q.rank() != 4) fail("q must be [batch, n_head, q_len, d_k]", "shape " + to_string(q.shape));
   const std::int64_t q_len = q.shape[2];
   if (q_len > size_)

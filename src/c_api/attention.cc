@@ -2,9 +2,13 @@
 #include "qkv/attention.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "c_api/status.h"
+#include "qkv/attention_members.h"
 
 namespace {
 
@@ -32,9 +36,30 @@ qkv::View needed_view(const qkv_array* array, const char* where, const char* nam
   return view_of(array, where, name);
 }
 
-std::vector<std::int64_t> numbers(const std::int64_t* values, std::int64_t count) {
-  return values == nullptr ? std::vector<std::int64_t>{} : std::vector<std::int64_t>(values, values + count);
-}
+// An option as C has it -> the same of qkv::AttentionOptions.
+struct FromC {
+  const char* where;
+  std::int64_t batch, n_start;
+
+  void operator()(const qkv::OptionText&, const int& from, bool& to) const { to = from != 0; }
+  void operator()(const qkv::OptionText&, const qkv_alignment& from, qkv::Alignment& to) const {
+    to = static_cast<qkv::Alignment>(from);
+  }
+  void operator()(const qkv::OptionText&, const std::int64_t& from, std::int64_t& to) const { to = from; }
+  void operator()(const qkv::OptionText&, const double& from, double& to) const { to = from; }
+  void operator()(const qkv::OptionText&, const double& from, qkv::AttentionDropout& to) const { to.p = from; }
+  void operator()(const qkv::OptionText&, const double* const& from, std::optional<double>& to) const {
+    if (from != nullptr) to = *from;
+  }
+  void operator()(const qkv::OptionText& option, const qkv_array* const& from, qkv::ConstView& to) const {
+    to = view_of(from, where, option.name);
+  }
+  // One number for each sequence, or n_start.
+  void operator()(const qkv::OptionText& option, const std::int64_t* const& from, std::vector<std::int64_t>& to) const {
+    const std::int64_t count = std::string_view(option.name) == "start" ? n_start : batch;
+    if (from != nullptr) to.assign(from, from + count);
+  }
+};
 
 qkv::AttentionOptions options_of(const qkv_attention_options* given, const qkv::View& q, const char* where) {
   qkv::AttentionOptions options;
@@ -45,20 +70,8 @@ qkv::AttentionOptions options_of(const qkv_attention_options* given, const qkv::
   const std::int64_t batch = q.rank() > 0 ? std::max<std::int64_t>(q.shape[0], 0) : 0;
   if (given->start != nullptr && given->n_start != 1 && given->n_start != static_cast<std::size_t>(batch))
     throw refusal(where, "n_start", "to be 1 or the batch", static_cast<std::int64_t>(given->n_start));
-  options.causal = given->causal != 0;
-  options.alignment = static_cast<qkv::Alignment>(given->alignment);
-  options.start = numbers(given->start, static_cast<std::int64_t>(given->n_start));
-  options.window_left = given->window_left;
-  options.window_right = given->window_right;
-  options.mask = view_of(given->mask, where, "mask");
-  options.q_lengths = numbers(given->q_lengths, batch);
-  options.kv_lengths = numbers(given->kv_lengths, batch);
-  if (given->scale != nullptr) options.scale = *given->scale;
-  options.softcap = given->softcap;
-  options.alibi_slopes = view_of(given->alibi_slopes, where, "alibi_slopes");
-  options.sinks = view_of(given->sinks, where, "sinks");
-  options.require_readable_key = given->require_readable_key != 0;
-  options.dropout.p = given->dropout;
+  const FromC convert{where, batch, static_cast<std::int64_t>(given->n_start)};
+  qkv::for_each_option(convert, *given, options);
   options.dropout.seed = given->dropout_seed;
   return options;
 }

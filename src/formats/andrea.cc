@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "core/convert_elements.h"
 #include "formats/andrea_layout.h"
-#include "formats/convert_elements.h"
 #include "formats/elements.h"
 #include "os/atomic_file.h"
 #include "os/mapped_file.h"

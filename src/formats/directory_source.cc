@@ -7,8 +7,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "core/convert_elements.h"
 #include "formats/config_json.h"
-#include "formats/convert_elements.h"
 #include "formats/hf_config.h"
 #include "formats/hf_names.h"
 #include "formats/in_quotes.h"

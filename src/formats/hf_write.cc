@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "formats/convert_elements.h"
+#include "core/convert_elements.h"
 #include "formats/hf_config.h"
 #include "formats/hf_names.h"
 #include "formats/model_directory.h"

@@ -8,9 +8,9 @@
 #include <set>
 #include <stdexcept>
 
+#include "core/convert_elements.h"
 #include "core/parallel.h"
 #include "core/random.h"
-#include "formats/convert_elements.h"
 #include "formats/hf_names.h"
 #include "formats/in_quotes.h"
 #include "formats/safetensors.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "qkv/kv_cache.h"
+#include "qkv/attention_members.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -265,7 +266,13 @@ TEST(KvCache, Misuse) {
   EXPECT_THAT(attend(options), HasSubstr("only scale, softcap, window_left, alibi_slopes, sinks and path"));
   options = {};
   options.kv_lengths = {1};
-  EXPECT_THAT(attend(options), HasSubstr("found lengths"));
+  EXPECT_THAT(attend(options), HasSubstr("found kv_lengths"));
+  options = {};
+  options.first_key = 1;
+  EXPECT_THAT(attend(options), HasSubstr("found first_key"));
+  options = {};
+  options.dropout.p = 0.5;
+  EXPECT_THAT(attend(options), HasSubstr("found dropout"));
 }
 
 // A cache takes memory as it fills; what is held moves, and no bit changes.
@@ -278,6 +285,26 @@ TEST(KvCache, GrowsAsItFills) {
     EXPECT_THAT(error_of([&] { cache.append(tokens(s.k, 0, 1), tokens(s.v, 0, 1)); }), HasSubstr("900 held"));
     EXPECT_EQ(cache.size(), 900);
   }
+}
+
+// How many members an aggregate has.
+struct Anything {
+  template <class T>
+  operator T() const;
+};
+template <class T, class... Values>
+constexpr int member_count() {
+  if constexpr (requires { T{Values{}..., Anything{}}; })
+    return member_count<T, Values..., Anything>();
+  else
+    return sizeof...(Values);
+}
+
+TEST(AttentionOptions, AreAllListed) {
+  AttentionOptions options;
+  int listed = 0;
+  for_each_option([&](const OptionText&, const auto&) { ++listed; }, options);
+  EXPECT_EQ(listed + 2, member_count<AttentionOptions>());  // first_key and path are in no list
 }
 
 TEST(KvCache, OfBlocksSaysWhatItHolds) {

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/convert_elements.h"
+#include "core/convert_elements.h"
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <stdexcept>
+#include <string>
+#include <type_traits>
 
 #include "core/float_types.h"
 #include "core/parallel.h"
+#include "qkv/convert.h"
 
 namespace qkv {
 namespace {
@@ -27,8 +31,9 @@ To convert(From x) noexcept {
 template <class From, class To>
 void convert_rows(const ConstView& from, To* to) {
   constexpr std::int64_t kTile = 64;  // rows and columns, so that a transposed source is read by whole cache lines
-  const std::int64_t rows = from.rank() == 2 ? from.shape[0] : 1, columns = from.shape[from.rank() - 1];
-  const std::int64_t down = from.rank() == 2 ? from.strides[0] : 0, across = from.strides[from.rank() - 1];
+  const int rank = from.rank();       // 0 to 2
+  const std::int64_t rows = rank == 2 ? from.shape[0] : 1, columns = rank == 0 ? 1 : from.shape[rank - 1];
+  const std::int64_t down = rank == 2 ? from.strides[0] : 0, across = rank == 0 ? 1 : from.strides[rank - 1];
   const auto* base = static_cast<const std::byte*>(from.data);
   const std::int64_t bands = (columns + kTile - 1) / kTile;
   parallel_for((rows + kTile - 1) / kTile, [&](std::int64_t task) {
@@ -61,13 +66,36 @@ void convert_from(const ConstView& from, const View& to) {
   }
 }
 
+// What stands at place i of the first axis.
+template <class V>
+V place(V view, std::int64_t i) {
+  using Byte = std::conditional_t<std::is_same_v<V, View>, std::byte, const std::byte>;
+  view.data = static_cast<Byte*>(view.data) + row_bytes(view.dtype, i * view.strides[0]);
+  view.shape = Dims(std::span(view.shape.begin() + 1, view.shape.end()));
+  view.strides = Dims(std::span(view.strides.begin() + 1, view.strides.end()));
+  return view;
+}
+
 }  // namespace
 
+Tensor converted(const ConstView& from, DType dtype) {
+  if (!is_floating(from.dtype) || !is_floating(dtype))
+    throw std::invalid_argument("[convert] expected floating types; found " + std::string(dtype_name(from.dtype)) +
+                                " and " + std::string(dtype_name(dtype)));
+  Tensor to(from.shape, dtype);
+  convert_elements(from, to.view());
+  return to;
+}
+
 void convert_elements(const ConstView& from, const View& to) {
-  if (!(from.shape == to.shape) || from.rank() < 1 || from.rank() > 2)
-    throw std::invalid_argument("[convert] expected equal shapes of rank 1 or 2; found " + to_string(from.shape) +
-                                " and " + to_string(to.shape));
+  if (!(from.shape == to.shape))
+    throw std::invalid_argument("[convert] expected equal shapes; found " + to_string(from.shape) + " and " +
+                                to_string(to.shape));
   if (element_count(from.shape) == 0) return;
+  if (from.rank() > 2) {
+    for (std::int64_t i = 0; i < from.shape[0]; ++i) convert_elements(place(from, i), place(to, i));
+    return;
+  }
   switch (from.dtype) {
     case DType::f32:
       return convert_from<float>(from, to);

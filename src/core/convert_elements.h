@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The elements of a strided view as another type.
+#pragma once
+
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+// Writes the elements of `from` (f32, f64, bf16 or f16, any strides, at any address) to `to`, which is row-major, of the
+// same shape and one of these types. Rounds to nearest even; what the target can hold is exact. Throws
+// std::invalid_argument for other types.
+void convert_elements(const ConstView& from, const View& to);
+
+}  // namespace qkv
