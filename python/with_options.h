@@ -51,8 +51,13 @@ void def_with_options(nanobind::module_& m, const char* name, const std::string&
   const std::string signature = "def " + std::string(name) + "(" + array_types + ", *, " + option_types() +
                                 (more_types.empty() ? "" : ", " + more_types) + ") -> " + returns;
   [&]<std::size_t... I>(std::index_sequence<I...>) {
-    m.def(name, function, arrays[I]..., nanobind::kw_only(), more..., nanobind::arg("options"),
-          nanobind::sig(signature.c_str()), text);
+    const auto define = [&](const auto&... rest) {
+      m.def(name, function, arrays[I]..., rest..., nanobind::arg("options"), nanobind::sig(signature.c_str()), text);
+    };
+    if constexpr (sizeof...(More) > 0)
+      define(nanobind::kw_only(), more...);
+    else
+      define();
   }
   (std::make_index_sequence<Count>());
 }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "attention/tile_elements.h"
+#include "attention/elements.h"
 #include "core/float_types.h"
 #include "core/parallel.h"
 
@@ -186,6 +186,26 @@ Poisons take_poisons_of_keys(KeyTile& t, const TilePlan& plan, const KeyBuffers&
   t.k = buffers.k;
   t.ldk = ld;
   return poisons;
+}
+
+void prefetch_next(const AttentionProblem& p, const AttentionResults& results, const QueryTile& tile,
+                   const PackedValues* packed, ReadAhead& ahead) noexcept {
+  ahead.clear();
+  if (tile.heads > 1) return;
+  const std::int64_t back = num_threads() * tile.queries, key = tile.begin[0] - back;
+  const auto rows = [&](const ConstView& x, std::int64_t head, std::int64_t first, std::int64_t d) {
+    if (!x || x.strides[3] != 1 || first < 0) return;
+    const std::int64_t at = tile.b * x.strides[0] + head * x.strides[1] + first * x.strides[2];
+    ahead.add(static_cast<const char*>(x.data) + row_bytes(x.dtype, at), tile.queries, row_bytes(x.dtype, x.strides[2]),
+              row_bytes(x.dtype, d));
+  };
+  rows(results.out, tile.first_head, tile.first_query, p.d_v);
+  rows(p.k, tile.kv_head, key, p.d_k);
+  if (!packed)
+    rows(p.v, tile.kv_head, key, p.d_v);
+  else if (key >= 0)
+    ahead.add(packed->pairs(tile.b, tile.kv_head, key), 1, 0, tile.queries * packed->row_bytes());
+  rows(p.q, tile.first_head, tile.first_query - back, p.d_k);
 }
 
 }  // namespace qkv

@@ -61,6 +61,11 @@ class PackedValues {
   bool* finite_;          // [batch, n_kv_head, tiles]
 };
 
+// What this tile will write, and what the tile that this thread will most likely take next reads first: its queries,
+// and the keys and values at the beginning of its window. packed: null where values are read as they are.
+void prefetch_next(const AttentionProblem& p, const AttentionResults& results, const QueryTile& tile,
+                   const PackedValues* packed, ReadAhead& ahead) noexcept;
+
 // An element that is inf or NaN. Where some pairs of a tile may not be read, such elements are replaced by 0 before a
 // product and added by hand where they may be: 0 * NaN would not be 0.
 struct Poison {

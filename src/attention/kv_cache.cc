@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "attention/problem.h"
-#include "attention/reference.h"
+#include "attention/elements.h"
 #include "core/block_types.h"
 #include "core/parallel.h"
 #include "kernels/row_kernels.h"
@@ -60,9 +59,9 @@ void copy_row(const ConstView& from, std::int64_t source, std::int64_t step, con
   } else {
     for (std::int64_t c = 0; c < d; ++c) {
       if (to.dtype == DType::f64)
-        reference::store_element(to, target + c, load_element<double>(from, source + c * step));
+        store_element(to, target + c, load_element<double>(from, source + c * step));
       else
-        reference::store_element(to, target + c, load_element<float>(from, source + c * step));
+        store_element(to, target + c, load_element<float>(from, source + c * step));
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "attention/elements.h"
 #include "attention/problem.h"
 
 namespace qkv {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "attention/tile_elements.h"
+#include "attention/elements.h"
 #include "core/parallel.h"
 
 namespace qkv {

@@ -6,9 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "attention/elements.h"
 #include "attention/mask.h"
-#include "core/block_types.h"
-#include "core/float_types.h"
 
 namespace qkv {
 namespace {
@@ -194,33 +193,6 @@ bool row_is_readable(const AttentionProblem& p, std::int64_t b, std::int64_t h, 
 }
 
 }  // namespace
-
-float finite_to_f32(double x) noexcept {
-  constexpr float kMost = std::numeric_limits<float>::max();
-  if (std::isfinite(x) && std::abs(x) > double{kMost}) return x < 0 ? -kMost : kMost;
-  return static_cast<float>(x);
-}
-
-template <class T>
-T load_element(const ConstView& view, std::int64_t offset) noexcept {
-  switch (view.dtype) {
-    case DType::f32:
-      return static_cast<T>(static_cast<const float*>(view.data)[offset]);
-    case DType::f64: {
-      const double x = static_cast<const double*>(view.data)[offset];
-      if constexpr (sizeof(T) == sizeof(double)) return x;
-      return static_cast<T>(finite_to_f32(x));
-    }
-    case DType::bf16:
-      return static_cast<T>(widen(static_cast<const bf16*>(view.data)[offset]));
-    case DType::q8_0:
-      return static_cast<T>(q8_0_element(static_cast<const std::byte*>(view.data), offset));
-    default:
-      return static_cast<T>(widen(static_cast<const f16*>(view.data)[offset]));
-  }
-}
-template float load_element<float>(const ConstView&, std::int64_t) noexcept;
-template double load_element<double>(const ConstView&, std::int64_t) noexcept;
 
 template <class V>
 V broadcast_to_scores(const AttentionProblem& p, const V& view, const char* name) {

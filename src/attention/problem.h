@@ -47,13 +47,6 @@ AttentionProblem make_problem(const ConstView& q, const ConstView& k, const Cons
 // Throws std::invalid_argument naming the first row that may read nothing (for require_readable_key).
 void check_readable(const AttentionProblem& problem);
 
-// The element of a floating or q8_0 view at an element offset, as T.
-template <class T>
-T load_element(const ConstView& view, std::int64_t offset) noexcept;
-
-// f64 to f32, where a finite number stays finite: the lowest number is a number like any other, not -inf.
-float finite_to_f32(double x) noexcept;
-
 // A view that broadcasts to the scores' shape, as one of rank 4 with the full shape [batch, n_head, q_len, kv_len] and
 // stride 0 along the axes that are broadcast. Throws std::invalid_argument. V is View or ConstView.
 template <class V>

@@ -2,6 +2,8 @@
 // The textbook forward pass: scores, softcap, mask, softmax, values, one head at a time.
 #include "attention/reference.h"
 
+#include "attention/elements.h"
+
 #include <utility>
 
 #include "core/parallel.h"
@@ -31,7 +33,7 @@ void forward_head(const AttentionProblem& p, std::int64_t b, std::int64_t h, con
   if (results.lse) {
     const Dims& s = results.lse.strides;
     for (std::int64_t i = 0; i < p.q_len; ++i)
-      reference::store_element(results.lse, b * s[0] + h * s[1] + i * s[2], softmax.lse[static_cast<std::size_t>(i)]);
+      store_element(results.lse, b * s[0] + h * s[1] + i * s[2], softmax.lse[static_cast<std::size_t>(i)]);
   }
   reference::scatter(scores, steps.scores, b, h);
   reference::scatter(softcapped, steps.softcapped, b, h);

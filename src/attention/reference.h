@@ -27,8 +27,6 @@ Matrix<T> gather(const ConstView& view, std::int64_t b, std::int64_t h);
 // The same, back to the view, rounded to its type. An empty view is left alone.
 template <class T>
 void scatter(const Matrix<T>& matrix, const View& view, std::int64_t b, std::int64_t h) noexcept;
-template <class T>
-void store_element(const View& view, std::int64_t offset, T value) noexcept;
 
 // q . k                                                         q [q_len, d_k], k [kv_len, d_k] -> [q_len, kv_len]
 template <class T>

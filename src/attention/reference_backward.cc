@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "attention/elements.h"
 #include "attention/reference.h"
 #include "core/parallel.h"
 
@@ -135,7 +136,7 @@ void store_mask_gradient(const AttentionProblem& p, const View& dmask, const std
                   const std::int64_t row = ((b + sb) * p.n_head + h + sh) * p.q_len + i + si;
                   sum += dscores[static_cast<std::size_t>(row * p.kv_len + j + sj)];
                 }
-          reference::store_element(dmask, b * s[0] + h * s[1] + i * s[2] + j * s[3], sum);
+          store_element(dmask, b * s[0] + h * s[1] + i * s[2] + j * s[3], sum);
         }
 }
 
@@ -144,7 +145,7 @@ void store_sink_gradient(const AttentionProblem& p, const View& dsinks, const st
   for (std::int64_t h = 0; h < p.n_head; ++h) {
     T sum = 0;
     for (std::int64_t b = 0; b < p.batch; ++b) sum += partial[static_cast<std::size_t>(b * p.n_head + h)];
-    reference::store_element(dsinks, h * dsinks.strides[0], sum);
+    store_element(dsinks, h * dsinks.strides[0], sum);
   }
 }
 

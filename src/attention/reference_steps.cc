@@ -3,9 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/elements.h"
 #include "attention/mask.h"
 #include "attention/reference.h"
-#include "core/float_types.h"
 
 namespace qkv::reference {
 namespace {
@@ -32,24 +32,6 @@ Matrix<T> gather(const ConstView& view, std::int64_t b, std::int64_t h) {
     for (std::int64_t c = 0; c < matrix.cols; ++c) matrix.row(i)[c] = load_element<T>(view, offset + c * s[3]);
   }
   return matrix;
-}
-
-template <class T>
-void store_element(const View& view, std::int64_t offset, T value) noexcept {
-  switch (view.dtype) {
-    case DType::f64:
-      static_cast<double*>(view.data)[offset] = value;
-      break;
-    case DType::bf16:
-      static_cast<bf16*>(view.data)[offset] = narrow<bf16>(static_cast<float>(value));
-      break;
-    case DType::f16:
-      static_cast<f16*>(view.data)[offset] = narrow<f16>(static_cast<float>(value));
-      break;
-    default:
-      static_cast<float*>(view.data)[offset] = static_cast<float>(value);
-      break;
-  }
 }
 
 template <class T>
@@ -168,7 +150,6 @@ Matrix<T> weighted_values(const Matrix<T>& masked, const Matrix<T>& probs, const
 #define QKV_INSTANTIATE(T)                                                                                 \
   template Matrix<T> gather<T>(const ConstView&, std::int64_t, std::int64_t);                              \
   template void scatter(const Matrix<T>&, const View&, std::int64_t, std::int64_t) noexcept;               \
-  template void store_element(const View&, std::int64_t, T) noexcept;                                      \
   template Matrix<T> products(const AttentionProblem&, const Matrix<T>&, const Matrix<T>&);                \
   template Matrix<T> scaled_scores(const AttentionProblem&, Matrix<T>);                                    \
   template Matrix<T> softcapped_scores(const AttentionProblem&, const Matrix<T>&);                         \

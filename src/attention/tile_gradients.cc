@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "attention/tile_elements.h"
+#include "attention/elements.h"
 #include "core/float_types.h"
 #include "core/parallel.h"
 

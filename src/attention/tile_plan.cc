@@ -52,6 +52,22 @@ TilePlan::TilePlan(const AttentionProblem& problem, bool all_bf16)
   }
 }
 
+void ReadAhead::add(const void* first, std::int64_t rows, std::int64_t stride, std::int64_t bytes) noexcept {
+  if (rows > 0 && bytes > 0) parts_[count_++] = {static_cast<const char*>(first), rows, stride, bytes};
+}
+
+void ReadAhead::step() noexcept {
+  constexpr std::int64_t kLine = 64, kLines = 32;
+  for (std::int64_t line = 0; line < kLines && part_ < count_; ++line) {
+    const Part& p = parts_[part_];
+    __builtin_prefetch(p.first + row_ * p.stride + byte_, 0, 2);
+    if ((byte_ += kLine) < p.bytes) continue;
+    byte_ = 0;
+    if (++row_ < p.rows) continue;
+    row_ = 0, ++part_;
+  }
+}
+
 Scratch::Scratch(const TilePlan& plan, int key_tiles)
     : d_k(round_up(plan.p.d_k, 16)), d_v(round_up(plan.p.d_v, 16)), bf16_(plan.bf16) {
   const std::int64_t widest = std::max(d_k, d_v), tile = kMaxWidth * kKeyTile;

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "attention/problem.h"
-#include "attention/read_ahead.h"
 #include "kernels/kernels.h"
 
 namespace qkv {
@@ -54,6 +53,26 @@ struct KeyBuffers {
   std::uint16_t *k_pairs, *v_pairs;  // [kKeyTile / 2][d_k][2], [kKeyTile / 2][d_v][2]
 };
 
+// Memory that will be needed soon, prefetched a few lines at a time between the kernels: all at once would keep the
+// processor waiting for memory, which is what prefetching is to avoid.
+class ReadAhead {
+ public:
+  void clear() noexcept { count_ = part_ = 0, row_ = byte_ = 0; }
+  // Rows of `bytes` each, `stride` bytes apart. At most four times after clear().
+  void add(const void* first, std::int64_t rows, std::int64_t stride, std::int64_t bytes) noexcept;
+  // The next lines of memory, if any are left.
+  void step() noexcept;
+
+ private:
+  struct Part {
+    const char* first;
+    std::int64_t rows, stride, bytes;
+  };
+  Part parts_[4];
+  int count_ = 0, part_ = 0;
+  std::int64_t row_ = 0, byte_ = 0;
+};
+
 // Memory of one thread, kept between calls. Row-major; columns are queries of the tile. What only bf16 products use is
 // null elsewhere.
 struct Scratch {
@@ -73,7 +92,7 @@ struct Scratch {
   std::uint16_t *qt_pairs, *dot_pairs;  // [d_k / 2][width][2], [d_v / 2][width][2]
   std::uint16_t *p_pairs, *ds_pairs;    // [kKeyTile / 2][width][2]
   std::uint16_t *p_rows, *ds_rows;      // [kKeyTile][width]
-  ReadAhead ahead;                      // what to ask memory for between kernels
+  ReadAhead ahead;                      // what to prefetch between kernels
 
  private:
   bool bf16_;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "attention/tile_elements.h"
+#include "attention/elements.h"
 
 namespace qkv {
 namespace {

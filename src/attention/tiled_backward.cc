@@ -15,8 +15,8 @@
 #include <limits>
 #include <optional>
 
+#include "attention/elements.h"
 #include "attention/mask_gradient.h"
-#include "attention/tile_elements.h"
 #include "attention/tile_gradients.h"
 #include "attention/turns.h"
 #include "core/parallel.h"

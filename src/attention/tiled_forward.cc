@@ -10,7 +10,7 @@
 #include <limits>
 #include <optional>
 
-#include "attention/tile_elements.h"
+#include "attention/elements.h"
 #include "attention/tile_scores.h"
 #include "core/float_types.h"
 #include "core/parallel.h"
@@ -93,7 +93,7 @@ class Forward {
     if (tile.rows == 0) return;
     Scratch scratch(plan_);
     load_queries(tile, scratch);
-    look_ahead(p_, results_, tile, packed_ ? &*packed_ : nullptr, scratch.ahead);
+    prefetch_next(p_, results_, tile, packed_ ? &*packed_ : nullptr, scratch.ahead);
     Sums total = take_sums(scratch), split = take_sums(scratch);
     const KeySteps splits{tile.any_begin, tile.any_end, p_.first_key, kSplitKeys};
     clear(total, tile, splits.begin < splits.end ? 0 : d_v_padded_);
