@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "core/convert_elements.h"
-#include "formats/andrea_layout.h"
+#include "formats/families/andrea.h"
 #include "formats/elements.h"
 #include "os/atomic_file.h"
 #include "os/mapped_file.h"

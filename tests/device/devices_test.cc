@@ -110,7 +110,7 @@ TEST(Devices, Products) {
 TEST(Devices, ProductsWithBlocks) {
   const std::int64_t in = 96, rows = 5;
   const auto cpu = find_device("cpu");
-  for (const BlockType type : {BlockType::q8_0, BlockType::q4_0, BlockType::q4_1}) {
+  for (const DType type : {DType::q8_0, DType::q4_0, DType::q4_1}) {
     const std::int64_t bytes = row_bytes(type, in);
     std::vector<std::byte> blocks(static_cast<std::size_t>(30 * bytes));
     Numbers w(static_cast<std::size_t>(in * 30));  // [in, 30], what the blocks say
