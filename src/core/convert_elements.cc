@@ -31,7 +31,7 @@ To convert(From x) noexcept {
 template <class From, class To>
 void convert_rows(const ConstView& from, const View& to) {
   constexpr std::int64_t kTile = 64;  // rows and columns, so that a transposed source is read by whole cache lines
-  const int rank = from.rank();  // 0 to 2
+  const int rank = from.rank();       // 0 to 2
   const std::int64_t rows = rank == 2 ? from.shape[0] : 1, columns = rank == 0 ? 1 : from.shape[rank - 1];
   const std::int64_t down = rank == 2 ? from.strides[0] : 0, across = rank == 0 ? 1 : from.strides[rank - 1];
   const std::int64_t to_down = rank == 2 ? to.strides[0] : 0, to_across = rank == 0 ? 1 : to.strides[rank - 1];

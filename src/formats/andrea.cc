@@ -8,8 +8,8 @@
 #include <stdexcept>
 
 #include "core/convert_elements.h"
-#include "formats/families/andrea.h"
 #include "formats/elements.h"
+#include "formats/families/andrea.h"
 #include "os/atomic_file.h"
 #include "os/mapped_file.h"
 #include "qkv/error.h"

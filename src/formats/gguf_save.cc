@@ -60,8 +60,7 @@ class ModelWriter {
   DType type_of(ParameterRole role) const {
     const ParameterKind kind = kind_of(role);
     if (kind > ParameterKind::head || role == ParameterRole::position_embedding) return DType::f32;
-    const bool by_token = kind != ParameterKind::matrix,
-               four_bits = type_ == DType::q4_0 || type_ == DType::q4_1;
+    const bool by_token = kind != ParameterKind::matrix, four_bits = type_ == DType::q4_0 || type_ == DType::q4_1;
     return by_token && four_bits ? DType::q8_0 : type_;
   }
 

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "core/block_types.h"
 #include "formats/gguf.h"
 #include "formats/gguf_bytes.h"
 #include "formats/gguf_source.h"

@@ -78,8 +78,8 @@ TEST(StoredWeights, CanBeExpandedOrRounded) {
   const std::string path = written(scratch, "q8_0", true);
   for (const DType type : {DType::f32, DType::bf16}) {
     LoadedModel wide = load_model(path), stored = load_model_for_reading(path, type);
-    wide.model.set_operands(operands);
-    EXPECT_EQ(stored.model.operands(), operands);
+    wide.model.set_operands(type);
+    EXPECT_EQ(stored.model.operands(), type);
     const Tensor expected = logits_of(wide.model, text), found = logits_of(stored.model, text);
     if (type == DType::f32)
       EXPECT_EQ(std::memcmp(found.raw(), expected.raw(), found.bytes()), 0);

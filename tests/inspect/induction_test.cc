@@ -70,7 +70,7 @@ TEST(Induction, AHeadFormsInTrainingAndIsFound) {
     const Repeating data(static_cast<std::uint64_t>(step));
     std::vector<Tensor> gradients = model.zeros_like_parameters();
     loss = model.loss_and_gradients(data.batch(), 1.0 / static_cast<double>(data.count()), gradients).mean();
-    adam->update(model.parameters(), gradients, config,
+    adam->update(*model.change_parameters(), gradients, config,
                  {step, 0.01 * std::min(1.0, static_cast<double>(step) / 20), 1.0});
   }
   EXPECT_LT(loss, 0.5) << "ln 16 = 2.77 is what guessing gives";

@@ -115,7 +115,8 @@ TEST(HeadScores, HandWorkedForHeadsThatReadAllAlike) {
   ModelConfig c = test::tiny_andrea();
   Model model(c, 3);
   for (std::size_t i = 0; i < model.infos().size(); ++i)
-    if (model.infos()[i].name.find(".wq") != std::string::npos) model.parameters()[i] = Tensor(model.infos()[i].shape);
+    if (model.infos()[i].name.find(".wq") != std::string::npos)
+      model.change_parameters()[i] = Tensor(model.infos()[i].shape);
   const std::vector<HeadScores> scores = head_scores(model, {.length = 3, .sequences = 2});
   ASSERT_EQ(scores.size(), 8U);
   // ctx 6: query i weighs each key 1 / (i + 1).
@@ -154,7 +155,8 @@ TEST(HeadScores, FindTheHeadThatReadsThePreviousToken) {
   c.ctx_len = 16;
   c.embedding_norm = false;
   Model model(c, 3);
-  std::vector<Tensor>& p = model.parameters();
+  const Model::ParameterAccess access = model.change_parameters();
+  std::vector<Tensor>& p = *access;
   for (std::size_t i = 0; i < p.size(); ++i) {
     const std::string& name = model.infos()[i].name;
     const auto set = [&](std::int64_t row, std::int64_t column, float x) {
@@ -203,7 +205,8 @@ TEST_F(Effects, AZeroedHeadIsOneWhoseRowsOfWoAreZero) {
   EXPECT_GT(effect.kl, 1e-4);
   for (std::size_t i = 0; i < model.infos().size(); ++i)
     if (model.infos()[i].name == "layers.1.wo")
-      std::fill_n(model.parameters()[i].data<float>() + 2 * c.v_head_dim * c.d_model, c.v_head_dim * c.d_model, 0.0F);
+      std::fill_n(model.change_parameters()[i].data<float>() + 2 * c.v_head_dim * c.d_model, c.v_head_dim * c.d_model,
+                  0.0F);
   const HeadEffect without = head_effect(model, text, {});
   double kl = 0, sum = 0;
   for (std::size_t i = 0; i < effect.after.size(); ++i) {

@@ -15,9 +15,10 @@ namespace {
 // tensor.
 template <class F>
 void expect_slopes(Model& model, const std::vector<Tensor>& gradients, std::uint64_t seed, const F& loss) {
+  const Model::ParameterAccess parameters = model.change_parameters();
   for (std::size_t p = 0; p < gradients.size(); ++p) {
     constexpr double h = 1e-6;
-    Tensor& values = model.parameters()[p];
+    Tensor& values = parameters[p];
     const Tensor kept = values;
     const Random random(seed, 1000 + p);
     double expected = 0, size = 0;
@@ -89,9 +90,10 @@ TEST(ModelGradient, ElementByElement) {
   test::disturb<double>(model, 0.3, 4);
   auto gradients = model.zeros_like_parameters();
   model.loss_and_gradients(tokens, 1.0, gradients);
+  const Model::ParameterAccess parameters = model.change_parameters();
   for (std::size_t p = 0; p < gradients.size(); ++p)
     for (std::int64_t i = 0; i < gradients[p].size(); ++i) {
-      double& x = model.parameters()[p].data<double>()[i];
+      double& x = parameters[p].data<double>()[i];
       const double kept = x, h = 1e-5;
       x = kept + h;
       const double above = model.loss(tokens).sum;
@@ -154,11 +156,12 @@ TEST(ModelGradient, F32AgreesWithF64) {
     const test::Tokens tokens = test::drawn_tokens(c, 3, c.ctx_len, 9);
     Model wide(c, 5, DType::f64), narrow(c, 5);
     test::disturb<double>(wide, 0.2, 6);
-    for (std::size_t p = 0; p < wide.parameters().size(); ++p)
-      for (std::int64_t i = 0; i < wide.parameters()[p].size(); ++i) {
-        double& x = wide.parameters()[p].data<double>()[i];
-        narrow.parameters()[p].data()[i] = static_cast<float>(x);
-        x = narrow.parameters()[p].data()[i];
+    const Model::ParameterAccess wide_values = wide.change_parameters(), narrow_values = narrow.change_parameters();
+    for (std::size_t p = 0; p < wide_values->size(); ++p)
+      for (std::int64_t i = 0; i < wide_values[p].size(); ++i) {
+        double& x = wide_values[p].data<double>()[i];
+        narrow_values[p].data()[i] = static_cast<float>(x);
+        x = narrow_values[p].data()[i];
       }
     auto exact = wide.zeros_like_parameters(), found = narrow.zeros_like_parameters();
     const double scale = 1.0 / 32;

@@ -331,9 +331,10 @@ inline Tokens drawn_tokens(const ModelConfig& c, std::int64_t batch, std::int64_
 // Makes every parameter matter: normal numbers of the given deviation are added to all of them, gains and biases too.
 template <class T>
 void disturb(Model& model, double deviation, std::uint64_t seed) {
-  for (std::size_t p = 0; p < model.parameters().size(); ++p) {
+  const Model::ParameterAccess parameters = model.change_parameters();
+  for (std::size_t p = 0; p < parameters->size(); ++p) {
     const Random random(seed, p);
-    Tensor& tensor = model.parameters()[p];
+    Tensor& tensor = parameters[p];
     for (std::int64_t i = 0; i < tensor.size(); ++i)
       tensor.data<T>()[i] += static_cast<T>(deviation * random.normal(static_cast<std::uint64_t>(i)));
   }
