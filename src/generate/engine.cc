@@ -35,6 +35,7 @@ struct Engine::Impl {
     require_one("slots", options.slots);
     require_one("queue", options.queue);
     require_one("chunk", options.chunk);
+    new_state(model, options.cache_type);  // throws for a type that caches do not have
   }
 
   void check(std::span<const std::int32_t> prompt, const GenerateOptions& asked) const {

@@ -52,23 +52,25 @@ Model& writing_model() {
   return model;
 }
 
-std::string prompt_seed(DType type) {
+constexpr DType kCacheTypes[] = {DType::f32, DType::bf16, DType::f16, DType::q8_0};
+
+// type: a place in kCacheTypes
+std::string prompt_seed(std::size_t type) {
   TextContext context;
-  read_text(writing_model(), std::vector<std::int32_t>{1, 2, 4}, context, type);
+  read_text(writing_model(), std::vector<std::int32_t>{1, 2, 4}, context, kCacheTypes[type]);
   save_prompt_cache(folder().path("prompt"), writing_model(), context);
   return std::string(1, static_cast<char>(type)).append(folder().read("prompt"));
 }
 
 // A byte, the cache type in its low bits, 4: the checksum and 8: the fingerprint stay as they are; then the file.
 void read_prompt(std::string_view bytes) {
-  static const std::uint64_t fingerprint = number_at(prompt_seed(DType::f32), 17);
+  static const std::uint64_t fingerprint = number_at(prompt_seed(0), 17);
   const unsigned flags = take_byte(bytes);
   std::string file(bytes);
   if (!(flags & 8) && file.size() >= 24) put(file, 16, fingerprint);
   if (!(flags & 4) && file.size() >= 8) put(file, file.size() - 8, XXH3_64bits(file.data(), file.size() - 8));
   TextContext context;
-  constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16, DType::q8_0};
-  context.state = writing_model().make_state(kTypes[flags & 3]);
+  context.state = writing_model().make_state(kCacheTypes[flags & 3]);
   load_prompt_cache(folder().write("prompt", file), writing_model(), context);
   if (context.state.size() != static_cast<std::int64_t>(context.tokens.size()))
     throw std::logic_error("as many tokens as keys");
@@ -78,9 +80,7 @@ void read_prompt(std::string_view bytes) {
   read_text(writing_model(), text, context);  // whatever the keys and values are
 }
 
-std::vector<std::string> prompt_seeds() {
-  return {prompt_seed(DType::f32), prompt_seed(DType::bf16), prompt_seed(DType::f16), prompt_seed(DType::q8_0)};
-}
+std::vector<std::string> prompt_seeds() { return {prompt_seed(0), prompt_seed(1), prompt_seed(2), prompt_seed(3)}; }
 
 // Writes the checksums that the rest of the header asks for.
 void put_checksums(std::string& file) {

@@ -22,19 +22,20 @@ namespace {
 class Stored : public StoredParameters {
  public:
   // Rounds the model's parameters to what is stored.
-  Stored(Model& model, StoredType type) : model_(&model), type_(type) {
+  Stored(Model& model, DType type) : model_(&model), type_(type) {
+    const Model::ParameterAccess parameters = model.change_parameters();
     for (std::size_t i = 0; i < model.infos().size(); ++i) {
-      Tensor& tensor = model.parameters()[i];
+      Tensor& tensor = parameters[i];
       std::vector<std::byte>& blocks = blocks_.emplace_back();
-      if (type == StoredType::bf16 && tensor.shape().rank() == 2)
+      if (type == DType::bf16 && tensor.shape().rank() == 2)
         for (float& x : std::span(tensor.data(), static_cast<std::size_t>(tensor.size()))) x = widen(narrow<bf16>(x));
-      if (is_blocks(stored_type(i))) quantise(i, tensor, blocks);
+      if (is_blocks(Stored::stored_type(i))) quantise(i, tensor, blocks);
     }
   }
-  StoredType stored_type(std::size_t i) const override {
+  DType stored_type(std::size_t i) const override {
     const ParameterInfo& info = model_->infos()[i];
-    if (info.shape.rank() != 2 || info.role == ParameterRole::position_embedding) return StoredType::f32;
-    return is_blocks(type_) && rows_of(i) % 32 != 0 ? StoredType::f32 : type_;
+    if (info.shape.rank() != 2 || info.role == ParameterRole::position_embedding) return DType::f32;
+    return is_blocks(type_) && rows_of(i) % 32 != 0 ? DType::f32 : type_;
   }
   void read(std::size_t i, View to) const override {
     const Tensor& from = std::as_const(*model_).parameters()[i];
@@ -45,7 +46,7 @@ class Stored : public StoredParameters {
         static_cast<float*>(to.data)[j] = from.data()[j];
   }
   void read_blocks(std::size_t i, std::int64_t first, std::int64_t count, std::byte* to) const override {
-    const std::int64_t bytes = row_bytes(BlockType::q8_0, rows_of(i));
+    const std::int64_t bytes = row_bytes(DType::q8_0, rows_of(i));
     std::copy_n(blocks_[i].data() + first * bytes, count * bytes, to);
   }
 
@@ -53,20 +54,20 @@ class Stored : public StoredParameters {
   bool by_row(std::size_t i) const { return model_->infos()[i].role == ParameterRole::token_embedding; }
   std::int64_t rows_of(std::size_t i) const { return model_->infos()[i].shape[by_row(i) ? 1 : 0]; }
   void quantise(std::size_t i, Tensor& tensor, std::vector<std::byte>& blocks) const {
-    const std::int64_t in = rows_of(i), columns = tensor.size() / in, bytes = row_bytes(BlockType::q8_0, in);
+    const std::int64_t in = rows_of(i), columns = tensor.size() / in, bytes = row_bytes(DType::q8_0, in);
     blocks.resize(static_cast<std::size_t>(columns * bytes));
     std::vector<float> column(static_cast<std::size_t>(in));
     const auto at = [&](std::int64_t j, std::int64_t k) { return by_row(i) ? j * in + k : k * columns + j; };
     for (std::int64_t j = 0; j < columns; ++j) {
       for (std::int64_t k = 0; k < in; ++k) column[static_cast<std::size_t>(k)] = tensor.data()[at(j, k)];
-      quantise_row(BlockType::q8_0, column.data(), in, blocks.data() + j * bytes);
-      dequantise_row(BlockType::q8_0, blocks.data() + j * bytes, in, column.data());
+      quantise_row(DType::q8_0, column.data(), in, blocks.data() + j * bytes);
+      dequantise_row(DType::q8_0, blocks.data() + j * bytes, in, column.data());
       for (std::int64_t k = 0; k < in; ++k) tensor.data()[at(j, k)] = column[static_cast<std::size_t>(k)];
     }
   }
 
   Model* model_;
-  StoredType type_;
+  DType type_;
   std::vector<std::vector<std::byte>> blocks_;  // [parameter]
 };
 
@@ -84,12 +85,12 @@ Found found_by(Model& model, const test::Tokens& tokens) {
 
 TEST(StoredModel, HasTheBitsOfTheModelWithTheSameNumbers) {
   for (const auto& [name, c] : test::models_of_many_shapes())
-    for (const WeightType type : {WeightType::f32, WeightType::bf16}) {
-      SCOPED_TRACE(name + " " + std::string(weight_type_name(type)));
+    for (const DType type : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(name + " " + std::string(dtype_name(type)));
       Model model(c, 1);
       test::disturb<float>(model, 0.1, 2);
-      const Stored stored(model, StoredType::bf16);
-      model.set_operands(type == WeightType::f32 ? DType::f32 : DType::bf16);
+      const Stored stored(model, DType::bf16);
+      model.set_operands(type);
       Model reader(c, stored, type);
       EXPECT_TRUE(reader.reads_only());
       const test::Tokens tokens = test::drawn_tokens(c, 1, c.ctx_len, 3);
@@ -111,8 +112,8 @@ TEST(StoredModel, InBlocksIsNearTheModelWithTheSameNumbers) {
     c.d_model = 64;
     Model model(c, 1);
     test::disturb<float>(model, 0.1, 2);
-    const Stored stored(model, StoredType::q8_0);
-    Model reader(c, stored, WeightType::automatic);
+    const Stored stored(model, DType::q8_0);
+    Model reader(c, stored, WeightType{});
     const test::Tokens tokens = test::drawn_tokens(c, 1, c.ctx_len, 3);
     const Found expected = found_by(model, tokens), found = found_by(reader, tokens);
     EXPECT_LT(reader.weight_bytes(), model.weight_bytes() / 3);

@@ -54,14 +54,29 @@ LayerConfig effective(LayerConfig c) {
   return c;
 }
 
-// Members that differ, each once, as "softcap 30.0 instead of 0.0".
+std::string shortened(const nlohmann::ordered_json& value) {
+  const std::string text = value.dump();
+  return text.size() <= 40 ? text : text.substr(0, 37) + "...";
+}
+
+// Members that differ, each once, as "rope_scaling.factor 4.0 instead of 1.0".
+void add_misfits(const nlohmann::ordered_json& wanted, const nlohmann::ordered_json& found, const std::string& prefix,
+                 const std::string& where, std::set<std::string>& known, std::vector<std::string>& list) {
+  for (const auto& [key, value] : wanted.items()) {
+    const nlohmann::ordered_json& other = found.at(key);
+    const std::string name = prefix + key;
+    if (value.is_object())
+      add_misfits(value, other, name + ".", where, known, list);
+    else if (value != other && known.insert(name).second)
+      list.push_back(name + " " + shortened(value) + " instead of " + shortened(other) + where);
+  }
+}
+
 std::vector<std::string> misfits(const ModelConfig& wanted, const ModelConfig& found) {
   std::vector<std::string> list;
   std::set<std::string> known;
   const auto add = [&](const nlohmann::ordered_json& a, const nlohmann::ordered_json& b, const std::string& where) {
-    for (const auto& [key, value] : a.items())
-      if (value != b.at(key) && known.insert(key).second)
-        list.push_back(key + " " + value.dump() + " instead of " + b.at(key).dump() + where);
+    add_misfits(a, b, "", where, known, list);
   };
   add(members_json(wanted), members_json(found), "");
   if (wanted.n_layer != found.n_layer) return list;
