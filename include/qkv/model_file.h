@@ -86,7 +86,7 @@ void save_model(const std::string& directory, const Model& model, const Tokenize
 
 // One GGUF file, version 3, which llama.cpp reads. type: "f32", "f16", "bf16", "q8_0", "q4_0" or "q4_1", for matrices;
 // vectors and learned positions stay f32, and with four bits the token embedding and the head become q8_0. Throws
-// std::invalid_argument for a model that is neither of llama's nor of gpt2's shape, for rows that are no multiple of
+// std::invalid_argument for a model that no known family expresses, for rows that are no multiple of
 // the type's block, and for a tokenizer that the format cannot say. Atomic; throws qkv::FileError.
 // Of the end tokens the first gguf_end_tokens are kept, which is all that the format has room for; what the tokenizer
 // puts before a text is the file's bos token, whatever else has that name.
@@ -96,7 +96,7 @@ void save_gguf(const std::string& path, const Model& model, const Tokenizer& tok
 
 // A Hugging Face directory, which `transformers` reads: config.json, generation_config.json, tokenizer.json,
 // tokenizer_config.json and model.safetensors, or shards of at most shard_bytes each with their index. type:
-// DType::f32, f16 or bf16. Throws std::invalid_argument for a model that is neither of gpt2's nor of llama's shape.
+// DType::f32, f16 or bf16. Throws std::invalid_argument for a model that no known family expresses.
 struct HuggingFaceOptions {
   DType type = DType::f32;
   std::int64_t shard_bytes = 5'000'000'000;

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "formats/andrea_layout.h"
+#include "formats/families/andrea.h"
 #include "formats/convert_elements.h"
 #include "formats/elements.h"
 #include "os/atomic_file.h"

@@ -25,11 +25,13 @@ To convert(From x) noexcept {
 }
 
 template <class From, class To>
-void convert_rows(const ConstView& from, To* to) {
+void convert_rows(const ConstView& from, const View& to) {
   constexpr std::int64_t kTile = 64;  // rows and columns, so that a transposed source is read by whole cache lines
   const std::int64_t rows = from.rank() == 2 ? from.shape[0] : 1, columns = from.shape[from.rank() - 1];
   const std::int64_t down = from.rank() == 2 ? from.strides[0] : 0, across = from.strides[from.rank() - 1];
+  const std::int64_t to_down = to.rank() == 2 ? to.strides[0] : 0, to_across = to.strides[to.rank() - 1];
   const auto* base = static_cast<const std::byte*>(from.data);
+  auto* target = static_cast<To*>(to.data);
   const std::int64_t bands = (columns + kTile - 1) / kTile;
   parallel_for((rows + kTile - 1) / kTile, [&](std::int64_t task) {
     const std::int64_t begin = task * kTile, end = std::min(rows, begin + kTile);
@@ -39,7 +41,7 @@ void convert_rows(const ConstView& from, To* to) {
         for (std::int64_t j = left; j < right; ++j) {
           From x;
           std::memcpy(&x, base + (i * down + j * across) * static_cast<std::int64_t>(sizeof x), sizeof x);
-          to[i * columns + j] = convert<To>(x);
+          target[i * to_down + j * to_across] = convert<To>(x);
         }
     }
   });
@@ -49,13 +51,13 @@ template <class From>
 void convert_from(const ConstView& from, const View& to) {
   switch (to.dtype) {
     case DType::f32:
-      return convert_rows<From>(from, static_cast<float*>(to.data));
+      return convert_rows<From, float>(from, to);
     case DType::f64:
-      return convert_rows<From>(from, static_cast<double*>(to.data));
+      return convert_rows<From, double>(from, to);
     case DType::bf16:
-      return convert_rows<From>(from, static_cast<bf16*>(to.data));
+      return convert_rows<From, bf16>(from, to);
     case DType::f16:
-      return convert_rows<From>(from, static_cast<f16*>(to.data));
+      return convert_rows<From, f16>(from, to);
     default:
       throw std::invalid_argument("[convert] expected a floating type; found " + std::string(dtype_name(to.dtype)));
   }

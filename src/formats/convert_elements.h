@@ -6,9 +6,9 @@
 
 namespace qkv {
 
-// Writes the elements of `from` (f32, f64, bf16 or f16 of rank 1 or 2, any strides, at any address) to `to`, which is
-// row-major, of the same shape and one of these types. Rounds to nearest even; what the target can hold is exact.
-// Throws std::invalid_argument for other types and ranks.
+// Writes the elements of `from` (f32, f64, bf16 or f16 of rank 1 or 2, any strides, at any address) to `to`, of the
+// same shape, one of these types and any strides, aligned for its type. Rounds to nearest even; what the target can
+// hold is exact. Throws std::invalid_argument for other types and ranks.
 void convert_elements(const ConstView& from, const View& to);
 
 }  // namespace qkv

@@ -3,14 +3,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
 #include <set>
 #include <stdexcept>
 
 #include "formats/config_json.h"
 #include "formats/convert_elements.h"
 #include "formats/hf_config.h"
-#include "formats/hf_names.h"
 #include "formats/in_quotes.h"
 #include "formats/named_tokens.h"
 #include "formats/strict_json.h"
@@ -24,7 +22,7 @@ namespace {
 constexpr std::size_t kLargestConfig = 1 << 20;
 
 struct AnyConfig {
-  std::optional<HfFamily> family;  // nothing: qkv's own
+  const Family* family = nullptr;  // none: qkv's own
   ModelConfig config;
   std::vector<std::int32_t> end_tokens;
 };
@@ -34,7 +32,7 @@ AnyConfig read_config(const std::string& path) {
   const JsonPlace file(path, json);
   const JsonPlace type = file.at("model_type");
   AnyConfig result;
-  result.family = hf_family_from_name(type.string());
+  result.family = find_family(FileFormat::hugging_face, type.string());
   if (result.family) {
     result.config = read_hf_config(file, *result.family);
     result.end_tokens = read_hf_end_tokens(file);
@@ -60,7 +58,7 @@ bool is_readable(DType dtype) {
 class DirectorySource final : public ModelSource {
  public:
   DirectorySource(const std::string& directory, AnyConfig any)
-      : ModelSource(directory, any.family ? "Hugging Face " + std::string(hf_name(*any.family)) : "qkv"),
+      : ModelSource(directory, any.family ? "Hugging Face " + std::string(any.family->hf_type) : "qkv"),
         family_(any.family),
         files_(TensorFiles::open(directory)) {
     config_ = std::move(any.config);
@@ -87,7 +85,7 @@ class DirectorySource final : public ModelSource {
 
   void read(std::size_t i, View to) const override {
     const Parameter& parameter = parameters_.at(i);
-    convert_elements(hf_part(parameter.place, infos_[i], parameter.stored), to);
+    convert_elements(part_of(parameter.place, parameter.stored), to);
   }
 
   StoredType stored_type(std::size_t i) const override {
@@ -103,17 +101,24 @@ class DirectorySource final : public ModelSource {
 
  private:
   struct Parameter {
-    HfPlace place;  // name: as in the file
+    TensorPlace place;  // name: as in the file
     ConstView stored;
   };
 
   void find_parameters() {
-    for (const ParameterInfo& info : infos_) {
-      Parameter p;
-      p.place = family_ ? hf_place(*family_, config_, info) : HfPlace{info.name, info.shape};
+    std::vector<TensorPlace> places;
+    std::string prefix;  // of a whole model: files of the inner model leave it out
+    if (family_) {
+      places = tensor_places(*family_, FileFormat::hugging_face, config_, infos_);
+      prefix = places.front().name.substr(0, places.front().name.find('.') + 1);
+    } else {
+      for (const ParameterInfo& info : infos_) places.push_back({info.name, info.shape, false, 0, 0, info.shape[0]});
+    }
+    for (TensorPlace& place : places) {
+      Parameter p{std::move(place), {}};
       p.stored = files_.find(p.place.name);
-      if (!p.stored && family_ && p.place.name.starts_with(hf_prefix(*family_))) {
-        const std::string bare = p.place.name.substr(hf_prefix(*family_).size());
+      if (!p.stored && !prefix.empty() && p.place.name.starts_with(prefix)) {
+        const std::string bare = p.place.name.substr(prefix.size());
         p.stored = files_.find(bare);
         if (p.stored) p.place.name = bare;
       }
@@ -130,12 +135,19 @@ class DirectorySource final : public ModelSource {
                                                         " of " + std::string(dtype_name(stored.dtype)));
   }
 
+  bool is_ignored(std::string_view name) const {
+    return family_ && std::any_of(family_->hf_ignored.begin(), family_->hf_ignored.end(),
+                                  [&](std::string_view end) { return name.ends_with(end); });
+  }
+
   void refuse_the_rest() const {
     std::set<std::string_view> wanted;
     for (const Parameter& p : parameters_) wanted.insert(p.place.name);
+    std::string_view head;
+    if (family_) head = tensor_name(*family_, FileFormat::hugging_face, ParameterRole::head);
     for (const std::string_view name : files_.names()) {
-      if (wanted.contains(name) || (family_ && hf_is_ignored(*family_, name))) continue;
-      if (family_ && name == "lm_head.weight" && config_.tied_head) {  // written by some, read by none
+      if (wanted.contains(name) || is_ignored(name)) continue;
+      if (config_.tied_head && name == head) {  // written by some, read by none
         check(std::string(name), {config_.vocab_size, config_.d_model}, files_.find(name));
         continue;
       }
@@ -144,7 +156,7 @@ class DirectorySource final : public ModelSource {
     }
   }
 
-  std::optional<HfFamily> family_;
+  const Family* family_;
   TensorFiles files_;
   std::vector<Parameter> parameters_;  // [i] as infos_[i]
   std::vector<std::int32_t> end_tokens_;

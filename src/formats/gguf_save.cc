@@ -4,7 +4,6 @@
 #include <stdexcept>
 
 #include "formats/gguf_config.h"
-#include "formats/gguf_names.h"
 #include "formats/gguf_tokenizer.h"
 #include "formats/in_quotes.h"
 #include "formats/model_directory.h"
@@ -40,68 +39,56 @@ class ModelWriter {
       : model_(model), family_(gguf_family_of(model.config())), type_(type) {}
 
   void add_to(GgufWriter& file) {
-    const ModelConfig& c = model_.config();
-    write_gguf_config(file, family_, c);
-    if (!(c.rope_scaling == RopeScaling{})) add_frequencies(file);
-    const auto& infos = model_.infos();
+    write_gguf_config(file, family_, model_.config());
+    const std::vector<ParameterInfo>& infos = model_.infos();
+    const std::vector<TensorPlace> places = gguf_places(family_, model_.config(), infos);
     for (std::size_t i = 0; i < infos.size(); ++i) {
-      const GgufPlace place = gguf_place(family_, c, infos[i], family_ == GgufFamily::gpt2);
-      if (place.first > 0) continue;  // written with the first of the three
-      std::vector<Part> parts{{place, &model_.parameters()[i]}};
-      for (std::size_t k = i + 1; k < infos.size() && k < i + 6; ++k) {
-        const GgufPlace other = gguf_place(family_, c, infos[k], family_ == GgufFamily::gpt2);
-        if (other.tensor == place.tensor) parts.push_back({other, &model_.parameters()[k]});
-      }
-      add_tensor(file, infos[i].name, std::move(parts));
+      if (places[i].first > 0) continue;  // written with the first of the tensor
+      std::vector<Part> parts;
+      for (std::size_t k = i; k < infos.size() && infos[k].layer == infos[i].layer; ++k)
+        if (places[k].name == places[i].name) parts.push_back({places[k], &model_.parameters()[k]});
+      add_tensor(file, infos[i].role, std::move(parts));
     }
   }
 
  private:
   struct Part {
-    GgufPlace place;
+    TensorPlace place;
     const Tensor* values;
   };
 
   // Vectors and positions stay f32, which readers expect. Four bits are too few for what is looked up by token.
-  BlockType type_of(const std::string& name, bool matrix) const {
-    if (!matrix || name == "position_embedding") return BlockType::f32;
-    const bool by_token = name == "token_embedding" || name == "head";
-    return by_token && (type_ == BlockType::q4_0 || type_ == BlockType::q4_1) ? BlockType::q8_0 : type_;
+  BlockType type_of(ParameterRole role) const {
+    const ParameterKind kind = kind_of(role);
+    if (kind > ParameterKind::head || role == ParameterRole::position_embedding) return BlockType::f32;
+    const bool by_token = kind != ParameterKind::matrix,
+               four_bits = type_ == BlockType::q4_0 || type_ == BlockType::q4_1;
+    return by_token && four_bits ? BlockType::q8_0 : type_;
   }
 
-  void add_tensor(GgufWriter& file, const std::string& name, std::vector<Part> parts) const {
-    const GgufPlace& place = parts.front().place;
-    const std::vector<std::int64_t> dims = place.dims;
-    const bool matrix = dims.size() == 2;
-    file.tensor(place.tensor, dims, type_of(name, matrix),
-                [parts = std::move(parts), matrix](std::int64_t r, float* to) {
+  void add_tensor(GgufWriter& file, ParameterRole role, std::vector<Part> parts) const {
+    const TensorPlace& place = parts.front().place;
+    const bool matrix = place.shape.rank() == 2;
+    const std::string name = place.name;
+    const std::int64_t row = place.shape[place.shape.rank() - 1];
+    std::vector<std::int64_t> dims{row};
+    if (matrix) dims.push_back(place.shape[0]);
+    file.tensor(name, std::move(dims), type_of(role),
+                [parts = std::move(parts), matrix, row](std::int64_t r, float* to) {
                   for (const Part& part : parts) {
-                    const GgufPlace& p = part.place;
+                    const TensorPlace& p = part.place;
                     if (!matrix)
-                      for (std::int64_t j = 0; j < p.count; ++j)
-                        to[p.first + j] = element(*part.values, gguf_our_row(p, j));
+                      for (std::int64_t j = 0; j < p.count; ++j) to[p.first + j] = element(*part.values, p.our_row(j));
                     if (!matrix || r < p.first || r >= p.first + p.count) continue;
-                    const std::int64_t row = p.dims[0], ours = gguf_our_row(p, r - p.first);
+                    const std::int64_t ours = p.our_row(r - p.first);
                     for (std::int64_t j = 0; j < row; ++j)
                       to[j] = element(*part.values, p.transposed ? j * p.count + ours : ours * row + j);
                   }
                 });
   }
 
-  // By how much each frequency is divided, whatever the reason.
-  void add_frequencies(GgufWriter& file) const {
-    ModelConfig plain = model_.config();
-    plain.rope_scaling = {};
-    const std::vector<double> before = rotary_frequencies(plain), after = rotary_frequencies(model_.config());
-    std::vector<float> factors;  // [head_dim / 2]
-    for (std::size_t i = 0; i < before.size(); ++i) factors.push_back(static_cast<float>(before[i] / after[i]));
-    const auto size = static_cast<std::int64_t>(factors.size());
-    file.tensor("rope_freqs.weight", {size}, BlockType::f32,
-                [factors](std::int64_t, float* to) { std::copy(factors.begin(), factors.end(), to); });
-  }
-
   const Model& model_;
-  GgufFamily family_;
+  const Family& family_;
   BlockType type_;
 };
 

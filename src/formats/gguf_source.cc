@@ -10,7 +10,6 @@
 #include "core/parallel.h"
 #include "formats/gguf.h"
 #include "formats/gguf_config.h"
-#include "formats/gguf_names.h"
 #include "formats/gguf_tokenizer.h"
 #include "formats/in_quotes.h"
 #include "qkv/error.h"
@@ -20,9 +19,14 @@ namespace {
 
 std::string dims_text(const std::vector<std::int64_t>& dims) { return to_string(Dims(std::span(dims))); }
 
+// As GGUF has them, the fastest first.
+std::vector<std::int64_t> dims_of(const TensorPlace& place) {
+  return {std::reverse_iterator(place.shape.end()), std::reverse_iterator(place.shape.begin())};
+}
+
 // Rows of a tensor that begin and end where the place says, as columns of `to` [row, count], or as its rows.
 template <class T>
-void read_matrix(const Gguf& file, const GgufTensor& tensor, const GgufPlace& place, T* to) {
+void read_matrix(const Gguf& file, const GgufTensor& tensor, const TensorPlace& place, T* to) {
   constexpr std::int64_t kAtOnce = 16;  // rows of the file: as many neighbours of ours are written together
   const std::int64_t row = tensor.row(), count = place.count;
   parallel_for((count + kAtOnce - 1) / kAtOnce, [&](std::int64_t task) {
@@ -31,25 +35,25 @@ void read_matrix(const Gguf& file, const GgufTensor& tensor, const GgufPlace& pl
     file.read_rows(tensor, place.first + begin, n, rows.data());
     for (std::int64_t j = 0; j < (place.transposed ? row : 0); ++j)
       for (std::int64_t r = 0; r < n; ++r)
-        to[j * count + gguf_our_row(place, begin + r)] = narrow<T>(rows[static_cast<std::size_t>(r * row + j)]);
+        to[j * count + place.our_row(begin + r)] = narrow<T>(rows[static_cast<std::size_t>(r * row + j)]);
     for (std::int64_t i = 0; i < (place.transposed ? 0 : n * row); ++i)
       to[begin * row + i] = narrow<T>(rows[static_cast<std::size_t>(i)]);
   });
 }
 
 template <class T>
-void read_vector(const Gguf& file, const GgufTensor& tensor, const GgufPlace& place, T* to) {
+void read_vector(const Gguf& file, const GgufTensor& tensor, const TensorPlace& place, T* to) {
   std::vector<float> all(static_cast<std::size_t>(tensor.row()));
   file.read_rows(tensor, 0, 1, all.data());
   for (std::int64_t j = 0; j < place.count; ++j)
-    to[gguf_our_row(place, j)] = narrow<T>(all[static_cast<std::size_t>(place.first + j)]);
+    to[place.our_row(j)] = narrow<T>(all[static_cast<std::size_t>(place.first + j)]);
 }
 
 template <class T>
-void read_place(const Gguf& file, const GgufTensor* tensor, const GgufPlace& place, T* to) {
+void read_place(const Gguf& file, const GgufTensor* tensor, const TensorPlace& place, T* to) {
   if (!tensor)
     std::fill_n(to, place.count, T{});
-  else if (place.dims.size() == 1)
+  else if (place.shape.rank() == 1)
     read_vector(file, *tensor, place, to);
   else
     read_matrix(file, *tensor, place, to);
@@ -88,7 +92,7 @@ class GgufSource final : public ModelSource {
 
   StoredType stored_type(std::size_t i) const override {
     const Parameter& p = parameters_.at(i);
-    if (!p.tensor || p.place.dims.size() == 1) return StoredType::f32;
+    if (!p.tensor || p.place.shape.rank() == 1) return StoredType::f32;
     switch (*p.tensor->type->type) {
       case BlockType::bf16:
         return StoredType::bf16;
@@ -110,7 +114,7 @@ class GgufSource final : public ModelSource {
                                   " ... of " + infos_.at(i).name);
     const auto bytes = static_cast<std::size_t>(row_bytes(*p.tensor->type->type, p.tensor->row()));
     for (std::int64_t j = first; j < first + count; ++j, to += bytes) {
-      const auto row = static_cast<std::size_t>(p.place.first + gguf_file_row(p.place, j));
+      const auto row = static_cast<std::size_t>(p.place.first + p.place.file_row(j));
       std::memcpy(to, p.tensor->bytes.data() + row * bytes, bytes);
     }
   }
@@ -146,12 +150,12 @@ class GgufSource final : public ModelSource {
 
  private:
   void look_through() {
-    const GgufFamily family = read_gguf_family(file_);
-    format_ = "GGUF v" + std::to_string(file_.version()) + " " + std::string(gguf_name(family));
+    const Family& family = read_gguf_family(file_);
+    format_ = "GGUF v" + std::to_string(file_.version()) + " " + std::string(family.gguf_type);
     config_ = read_gguf_config(file_, family);
     // Before the names of so many layers are made: a key of a few bytes may ask for any number.
     if (static_cast<std::uint64_t>(config_.n_layer) > file_.tensors().size())
-      file_.fail_key(std::string(gguf_name(family)) + ".block_count",
+      file_.fail_key(std::string(family.gguf_type) + ".block_count",
                      "there are " + std::to_string(file_.tensors().size()) + " tensors, too few for " +
                          std::to_string(config_.n_layer) + " layers");
     try {
@@ -164,24 +168,25 @@ class GgufSource final : public ModelSource {
   }
 
   struct Parameter {
-    GgufPlace place;
+    TensorPlace place;
     const GgufTensor* tensor;  // null: a bias of zeros
   };
 
-  void find_parameters(GgufFamily family) {
+  void find_parameters(const Family& family) {
+    const auto joined = [&](std::int64_t layer) {
+      return file_.find_tensor("blk." + std::to_string(layer) + ".attn_qkv.weight") != nullptr;
+    };
     std::set<std::string_view> used;
-    if (family == GgufFamily::llama) used.insert("rope_freqs.weight");  // the configuration holds it
-    for (const ParameterInfo& info : infos_) {
-      const std::string layer = gguf_layer_prefix(info.name);
-      const bool joined = !layer.empty() && file_.find_tensor(layer + "attn_qkv.weight") != nullptr;
-      Parameter p{gguf_place(family, config_, info, joined), nullptr};
-      p.tensor = file_.find_tensor(p.place.tensor);
-      const std::string where = "tensor " + in_quotes(p.place.tensor) + ": ";
+    if (!config_.rope_scaling.frequency_factors.empty()) used.insert("rope_freqs.weight");  // the configuration's
+    for (TensorPlace& place : tensor_places(family, FileFormat::gguf, config_, infos_, joined)) {
+      Parameter p{std::move(place), nullptr};
+      p.tensor = file_.find_tensor(p.place.name);
+      const std::string where = "tensor " + in_quotes(p.place.name) + ": ";
       if (!p.tensor && !p.place.may_be_missing) throw FileError(path_, where + "is missing");
       if (p.tensor) {
-        if (p.tensor->dims != p.place.dims)
+        if (p.tensor->dims != dims_of(p.place))
           throw FileError(path_, p.tensor->offset,
-                          where + "expected " + dims_text(p.place.dims) + "; found " + dims_text(p.tensor->dims));
+                          where + "expected " + dims_text(dims_of(p.place)) + "; found " + dims_text(p.tensor->dims));
         if (!p.tensor->type->type)
           throw FileError(path_, p.tensor->offset,
                           where + "type " + std::string(p.tensor->type->name) + " is not read");

@@ -100,7 +100,7 @@ void GgufWriter::tensor(std::string_view name, std::vector<std::int64_t> dims, B
   tensors_.push_back({std::string(name), std::move(dims), type, std::move(row), bytes});
 }
 
-void GgufWriter::write_rows(AtomicFile& file, const Tensor& t) {
+void GgufWriter::put_rows(const Put& put, const Tensor& t) {
   const std::int64_t row = t.dims[0], size = row_bytes(t.type, row);
   const std::int64_t rows = size ? static_cast<std::int64_t>(t.bytes) / size : 0;
   const std::int64_t at_once = std::max<std::int64_t>(1, (std::int64_t{1} << 20) / std::max<std::int64_t>(row, 1));
@@ -120,11 +120,11 @@ void GgufWriter::write_rows(AtomicFile& file, const Tensor& t) {
     if (block_format(t.type).elements > 1 && std::count(finite.begin(), finite.begin() + count, 0) > 0)
       refuse(in_quotes(t.name) + " expected finite numbers for " + std::string(block_format(t.type).name) +
              "; found others");
-    file.write(blocks.data(), static_cast<std::size_t>(count * size));
+    put(blocks.data(), static_cast<std::size_t>(count * size));
   }
 }
 
-void GgufWriter::write(const std::string& path) const {
+void GgufWriter::put_all(const Put& put) const {
   std::string head = "GGUF";
   append(head, kVersion);
   append(head, static_cast<std::uint64_t>(tensors_.size()));
@@ -140,14 +140,24 @@ void GgufWriter::write(const std::string& path) const {
     offset += aligned(t.bytes);
   }
   head.resize(aligned(head.size()), '\0');
-  AtomicFile file(path);
-  file.write(head);
+  put(head.data(), head.size());
   for (const Tensor& t : tensors_) {
-    write_rows(file, t);
+    put_rows(put, t);
     const std::string padding(aligned(t.bytes) - t.bytes, '\0');
-    file.write(padding);
+    put(padding.data(), padding.size());
   }
+}
+
+void GgufWriter::write(const std::string& path) const {
+  AtomicFile file(path);
+  put_all([&](const void* data, std::size_t size) { file.write(data, size); });
   file.commit();
+}
+
+std::string GgufWriter::bytes() const {
+  std::string all;
+  put_all([&](const void* data, std::size_t size) { all.append(static_cast<const char*>(data), size); });
+  return all;
 }
 
 }  // namespace qkv

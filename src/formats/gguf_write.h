@@ -13,8 +13,6 @@
 
 namespace qkv {
 
-class AtomicFile;
-
 // Collects keys and the directory of tensors, then writes the file in one pass. Throws std::invalid_argument for what
 // no reader would take: a name given twice, too long or with a zero byte, a row that is no multiple of its block.
 class GgufWriter {
@@ -35,6 +33,7 @@ class GgufWriter {
   // Atomically. Throws qkv::FileError, and std::invalid_argument for a number that is not finite and so has no place in
   // a block with a scale.
   void write(const std::string& path) const;
+  std::string bytes() const;  // the same in memory
 
  private:
   struct Tensor {
@@ -44,7 +43,9 @@ class GgufWriter {
     Row row;
     std::uint64_t bytes;
   };
-  static void write_rows(AtomicFile& file, const Tensor& t);
+  using Put = std::function<void(const void* data, std::size_t size)>;
+  void put_all(const Put& put) const;
+  static void put_rows(const Put& put, const Tensor& t);
   void begin_key(std::string_view key, std::uint32_t type);
 
   std::string keys_;  // as in the file

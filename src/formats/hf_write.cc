@@ -10,7 +10,6 @@
 
 #include "formats/convert_elements.h"
 #include "formats/hf_config.h"
-#include "formats/hf_names.h"
 #include "formats/model_directory.h"
 #include "formats/named_tokens.h"
 #include "formats/safetensors.h"
@@ -22,46 +21,27 @@
 namespace qkv {
 namespace {
 
-// A stored tensor and the parameters that are in it, in the order of their columns.
-struct Stored {
-  HfPlace place;
-  std::vector<std::size_t> parameters;
+// The parameters that are in one stored tensor.
+struct Part {
+  TensorPlace place;
+  const Tensor* values;
 };
 
-std::vector<Stored> layout(HfFamily family, const Model& model) {
-  const ModelConfig config = model.config().resolved();
-  std::vector<Stored> result;
+std::vector<std::vector<Part>> stored_tensors(const Family& family, const Model& model) {
+  std::vector<std::vector<Part>> result;
   std::map<std::string, std::size_t> known;
-  for (std::size_t i = 0; i < model.infos().size(); ++i) {
-    HfPlace place = hf_place(family, config, model.infos()[i]);
-    const auto [found, is_new] = known.emplace(place.name, result.size());
-    if (is_new) result.push_back({std::move(place), {}});
-    result[found->second].parameters.push_back(i);
+  const auto places = tensor_places(family, FileFormat::hugging_face, model.config().resolved(), model.infos());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const auto [found, is_new] = known.emplace(places[i].name, result.size());
+    if (is_new) result.emplace_back();
+    result[found->second].push_back({places[i], &model.parameters()[i]});
   }
   return result;
 }
 
-Tensor gathered(const Stored& stored, const Model& model, DType type) {
-  Tensor result(stored.place.shape, type);  // as stored
-  if (stored.parameters.size() == 1) {
-    const ConstView parameter = model.parameters()[stored.parameters[0]].view();
-    convert_elements(stored.place.transposed ? swap_axes(parameter, 0, 1) : parameter, result.view());
-    return result;
-  }
-  const std::int64_t rows = result.shape().rank() == 2 ? result.shape()[0] : 1;
-  const std::int64_t width = result.shape()[result.shape().rank() - 1];
-  const auto size = static_cast<std::int64_t>(dtype_size(type));
-  std::int64_t first = 0;
-  for (const std::size_t i : stored.parameters) {
-    const Tensor& parameter = model.parameters()[i];  // [rows, part] or [part]
-    const std::int64_t part = parameter.size() / rows;
-    Tensor converted(parameter.shape(), type);
-    convert_elements(parameter.view(), converted.view());
-    for (std::int64_t row = 0; row < rows; ++row)
-      std::copy_n(static_cast<const std::byte*>(converted.raw()) + row * part * size, part * size,
-                  static_cast<std::byte*>(result.raw()) + (row * width + first) * size);
-    first += part;
-  }
+Tensor gathered(const std::vector<Part>& parts, DType type) {
+  Tensor result(parts.front().place.shape, type);  // as stored
+  for (const Part& part : parts) convert_elements(part.values->view(), part_of(part.place, result.view()));
   return result;
 }
 
@@ -128,7 +108,7 @@ void save_hugging_face(const std::string& directory, const Model& model, const T
     throw std::invalid_argument("[hugging face] expected shards of at least a byte; found " +
                                 std::to_string(options.shard_bytes));
   const ModelConfig& config = model.config();
-  const HfFamily family = hf_family_of(config);
+  const Family& family = hf_family_of(config);
   if (tokenizer.size() > config.vocab_size)
     throw std::invalid_argument(
         "[hugging face] expected a tokenizer of at most vocab_size = " + std::to_string(config.vocab_size) +
@@ -146,10 +126,11 @@ void save_hugging_face(const std::string& directory, const Model& model, const T
   std::error_code ignored;
   std::filesystem::remove(directory + "/chat_template.jinja", ignored);  // another model's
   std::vector<NamedView> tensors;
-  for (const Stored& stored : layout(family, model)) {
-    tensors.push_back({stored.place.name,
-                       {nullptr, options.type, stored.place.shape, contiguous_strides(stored.place.shape)},
-                       [stored, &model, type = options.type] { return gathered(stored, model, type); }});
+  for (std::vector<Part>& parts : stored_tensors(family, model)) {
+    const TensorPlace& place = parts.front().place;
+    NamedView tensor{place.name, {nullptr, options.type, place.shape, contiguous_strides(place.shape)}};
+    tensor.make = [parts = std::move(parts), type = options.type] { return gathered(parts, type); };
+    tensors.push_back(std::move(tensor));
   }
   write_shards(directory, std::move(tensors), options.shard_bytes);
 }

@@ -2,16 +2,14 @@
 // Adapters as PEFT names and stores them.
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <stdexcept>
 
 #include "core/parallel.h"
 #include "core/random.h"
 #include "formats/convert_elements.h"
-#include "formats/hf_names.h"
+#include "formats/hf_config.h"
 #include "formats/in_quotes.h"
 #include "formats/safetensors.h"
 #include "formats/strict_json.h"
@@ -24,15 +22,14 @@ namespace {
 
 constexpr std::size_t kLargestConfig = 1 << 20;
 constexpr std::int64_t kMostRank = std::int64_t{1} << 20;
-constexpr std::string_view kTargets[] = {"wq", "wk", "wv", "wo", "w_gate", "w_up", "w_down"};
 
 [[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument("[lora] " + message); }
 
-std::optional<HfFamily> family_of(const ModelConfig& config) {
+const Family* family_of(const ModelConfig& config) {
   try {
-    return hf_family_of(config);
+    return &hf_family_of(config);
   } catch (const std::invalid_argument&) {
-    return std::nullopt;  // qkv's own names
+    return nullptr;  // qkv's own names
   }
 }
 
@@ -43,22 +40,20 @@ struct Place {
   std::int64_t in = 0, out = 0;
 };
 
-std::vector<Place> places_of(const ModelConfig& config) {
+std::vector<Place> places_of(const ModelConfig& config, const Family* family) {
   constexpr std::string_view kWeight = ".weight";
-  const std::optional<HfFamily> family = family_of(config);
   std::vector<Place> places;
   const std::vector<ParameterInfo> infos = parameter_infos(config);
+  std::vector<TensorPlace> tensors;
+  if (family) tensors = tensor_places(*family, FileFormat::hugging_face, config, infos);
   for (std::size_t i = 0; i < infos.size(); ++i) {
-    const std::string& name = infos[i].name;
-    const std::string last = name.substr(name.rfind('.') + 1);
-    if (!name.starts_with("layers.") || std::find(std::begin(kTargets), std::end(kTargets), last) == std::end(kTargets))
-      continue;
-    std::string module = family ? hf_place(*family, config, infos[i]).name : name;
+    if (kind_of(infos[i].role) != ParameterKind::matrix) continue;
+    std::string module = family ? tensors[i].name : infos[i].name;
     if (module.ends_with(kWeight)) module.resize(module.size() - kWeight.size());
     if (places.empty() || places.back().module.name != module)
       places.push_back({{module, {}}, {}, infos[i].shape[0], 0});
     places.back().module.parameters.push_back(i);
-    places.back().names.push_back(last);
+    places.back().names.push_back(name_in_layer(infos[i]));
     places.back().out += infos[i].shape[1];
   }
   return places;
@@ -97,15 +92,26 @@ void draw(std::uint64_t seed, std::uint64_t stream, Tensor& a) {
     a.data<T>()[i] = static_cast<T>(bound * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));
 }
 
-// The last parts of modules' names that tell them from all others: "q_proj", "attn.c_proj", "wq".
-std::vector<std::string> target_modules(const LoraAdapters& adapters, std::optional<HfFamily> family) {
+// The last part of a module's name, or the last two: "c_proj", "attn.c_proj".
+std::string tail(const std::string& name, int parts) {
+  std::size_t dot = name.size();
+  for (int i = 0; i < parts && dot != std::string::npos; ++i) dot = name.rfind('.', dot - 1);
+  return name.substr(dot + 1);
+}
+
+// The last parts of modules' names that tell those of a layer apart: "q_proj", "wq"; "attn.c_proj" beside "mlp.c_proj".
+std::vector<std::string> target_modules(const LoraAdapters& adapters, const std::vector<Place>& places,
+                                        const std::vector<ParameterInfo>& infos) {
+  std::set<std::pair<std::int64_t, std::string>> last;  // (layer, last part) of all that can be adapted
+  const auto is_unique = [&](const Place& place) {
+    return last.emplace(infos[place.module.parameters[0]].layer, tail(place.module.name, 1)).second;
+  };
+  const int parts = std::all_of(places.begin(), places.end(), is_unique) ? 1 : 2;
   std::vector<std::string> targets;
-  for (const LoraModule& module : adapters.modules) {
-    std::size_t dot = module.name.rfind('.');
-    if (family == HfFamily::gpt2) dot = module.name.rfind('.', dot - 1);
-    const std::string target = module.name.substr(dot + 1);
-    if (std::find(targets.begin(), targets.end(), target) == targets.end()) targets.push_back(target);
-  }
+  for (const LoraModule& module : adapters.modules)
+    if (const std::string target = tail(module.name, parts);
+        std::find(targets.begin(), targets.end(), target) == targets.end())
+      targets.push_back(target);
   return targets;
 }
 
@@ -137,7 +143,7 @@ class LoraReader {
     adapters_.scale = adapters_.alpha / (file.boolean_or("use_rslora", false) ? std::sqrt(rank) : rank);
     if (!std::isfinite(adapters_.scale)) file.at("lora_alpha").fail("expected a finite number");
     adapters_.base = file.string_or("base_model_name_or_path", "");
-    places_ = places_of(config);
+    places_ = places_of(config, family_of(config));
   }
 
   LoraAdapters read() {
@@ -199,7 +205,7 @@ LoraAdapters make_lora(const ModelConfig& config, const LoraOptions& options, st
     refuse("alpha expected a number above 0; found " + std::to_string(options.alpha));
   if (dtype != DType::f32 && dtype != DType::f64)
     refuse("dtype expected f32 or f64; found " + std::string(dtype_name(dtype)));
-  const std::vector<Place> places = places_of(c);
+  const std::vector<Place> places = places_of(c, family_of(c));
   check_targets(places, targets);
   LoraAdapters adapters{options.rank, options.alpha, options.alpha / static_cast<double>(options.rank), {}, {}, {}};
   for (const Place& place : places) {
@@ -218,20 +224,22 @@ LoraAdapters make_lora(const ModelConfig& config, const LoraOptions& options, st
 }
 
 void save_lora(const std::string& directory, const ModelConfig& config, const LoraAdapters& adapters) {
-  const std::optional<HfFamily> family = family_of(config.resolved());
+  const ModelConfig c = config.resolved();
+  const Family* family = family_of(c);
   const double rank = static_cast<double>(adapters.rank);
-  const nlohmann::ordered_json file = {{"peft_type", "LORA"},
-                                       {"task_type", "CAUSAL_LM"},
-                                       {"base_model_name_or_path", adapters.base},
-                                       {"r", adapters.rank},
-                                       {"lora_alpha", adapters.alpha},
-                                       {"use_rslora", adapters.scale != adapters.alpha / rank},
-                                       {"lora_dropout", 0.0},
-                                       {"target_modules", target_modules(adapters, family)},
-                                       {"fan_in_fan_out", family == HfFamily::gpt2},
-                                       {"bias", "none"},
-                                       {"modules_to_save", nullptr},
-                                       {"inference_mode", true}};
+  const nlohmann::ordered_json file = {
+      {"peft_type", "LORA"},
+      {"task_type", "CAUSAL_LM"},
+      {"base_model_name_or_path", adapters.base},
+      {"r", adapters.rank},
+      {"lora_alpha", adapters.alpha},
+      {"use_rslora", adapters.scale != adapters.alpha / rank},
+      {"lora_dropout", 0.0},
+      {"target_modules", target_modules(adapters, places_of(c, family), parameter_infos(c))},
+      {"fan_in_fan_out", family && family->hf_in_out},
+      {"bias", "none"},
+      {"modules_to_save", nullptr},
+      {"inference_mode", true}};
   std::vector<NamedView> tensors;
   for (std::size_t i = 0; i < adapters.values.size(); ++i) {
     const Tensor& value = adapters.values[i];

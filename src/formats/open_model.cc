@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "formats/andrea_layout.h"
+#include "formats/families/andrea.h"
 #include "formats/directory_source.h"
 #include "formats/gguf_source.h"
 #include "os/mapped_file.h"

@@ -42,8 +42,8 @@ std::string verify_model(const std::string& path) {
 std::string verify_gguf(const std::string& path) {
   const GgufFile file(path);
   if (gguf_holds_model(*file)) return verify_model(path);
-  return "GGUF v" + std::to_string(file->version()) +
-         " container without a model of llama or gpt2: " + std::to_string(file->keys().size()) + " keys, " +
+  return "GGUF v" + std::to_string(file->version()) + " container without a model of the families " +
+         known_families(FileFormat::gguf) + ": " + std::to_string(file->keys().size()) + " keys, " +
          std::to_string(file->tensors().size()) + " tensors";
 }
 

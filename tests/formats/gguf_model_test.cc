@@ -265,7 +265,7 @@ TEST(GgufModel, ATokenizerOfScores) {
 
 TEST(GgufModel, WhatDoesNotFitTogetherIsRefused) {
   load(Tiny().bytes());
-  expect_refused(Tiny().bytes("", "mamba"), "the architectures llama and gpt2 are read; found 'mamba'");
+  expect_refused(Tiny().bytes("", "mamba"), "the architectures gpt2, qwen3, qwen2 and llama are read; found 'mamba'");
   expect_refused(Tiny().bytes("block_count"), "key 'llama.block_count': is missing");
   expect_refused(Tiny().bytes("eps"), "is missing");
   expect_refused(Tiny().bytes("scores"), "is missing");
@@ -387,7 +387,7 @@ TEST(GgufModel, VerifyTellsContainersFromModels) {
   const Scratch scratch;
   EXPECT_THAT(verify_path(scratch.file("a", Tiny().bytes())), HasSubstr("GGUF v3 llama model: "));
   EXPECT_THAT(verify_path(scratch.file("b", GgufBytes().string("general.architecture", "llama").bytes())),
-              HasSubstr("GGUF v3 container without a model of llama or gpt2: 1 keys, 0 tensors"));
+              HasSubstr("GGUF v3 container without a model of the families gpt2, qwen3, qwen2 and llama: 1 keys, 0 tensors"));
   EXPECT_THAT(verify_path(scratch.file("c", Tiny().bytes("", "mamba"))), HasSubstr("container"));
   EXPECT_THROW(verify_path(scratch.file("d", Tiny().bytes("blk.0.ffn_up.weight"))), FileError);
   Tiny broken;

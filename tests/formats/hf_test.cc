@@ -89,6 +89,41 @@ TEST(HuggingFace, LogitsLossAndGradientsAreThoseOfTransformers) {
   }
 }
 
+// Models of scripts/make_qwen_golden.py: Qwen2 with windows in its last two layers, Qwen3 with a head_dim of its own.
+TEST(HuggingFace, LogitsOfQwenAreThoseOfItsEquations) {
+  for (const std::string name : {"hf_qwen2", "hf_qwen3"}) {
+    SCOPED_TRACE(name);
+    LoadedModel loaded = load_model(kGolden + name);
+    const Tensor tokens = golden(name, "tokens"), targets = golden(name, "targets");  // [batch, ctx]
+    Batch batch{tokens.shape()[0], tokens.shape()[1], {}, {}, {}};
+    batch.tokens = {tokens.data<std::int32_t>(), static_cast<std::size_t>(tokens.size())};
+    batch.targets = {targets.data<std::int32_t>(), static_cast<std::size_t>(targets.size())};
+    EXPECT_LT(deviation(loaded.model.logits(batch), golden(name, "logits")), 1e-5);
+    const double wanted = golden(name, "loss").data<double>()[0];
+    EXPECT_NEAR(loaded.model.loss(batch).mean(), wanted, 1e-5 * wanted);
+  }
+}
+
+TEST(HuggingFace, Qwen3GoesThroughGgufAndBack) {
+  const Scratch scratch;
+  const LoadedModel loaded = load_model(kGolden + "hf_qwen3");
+  save_gguf(scratch.path("m.gguf"), loaded.model, loaded.tokenizer, "f32", loaded.text_facts());
+  EXPECT_EQ(inspect_model(scratch.path("m.gguf")).format, "GGUF v3 qwen3");
+  const LoadedModel gguf = load_model(scratch.path("m.gguf"));
+  save_hugging_face(scratch.path("back"), gguf.model, gguf.tokenizer);
+  const LoadedModel back = load_model(scratch.path("back"));
+  EXPECT_EQ(back.model.config().qk_norm, QkNorm::per_head);
+  EXPECT_EQ(back.model.config().head_dim, 6);
+  for (std::size_t i = 0; i < loaded.model.infos().size(); ++i) {
+    const Tensor &a = back.model.parameters()[i], &b = loaded.model.parameters()[i];
+    ASSERT_EQ(std::memcmp(a.raw(), b.raw(), a.bytes()), 0) << loaded.model.infos()[i].name;
+  }
+  // GGUF has no windows for qwen2.
+  const LoadedModel windowed = load_model(kGolden + "hf_qwen2");
+  EXPECT_THAT([&] { save_gguf(scratch.path("w.gguf"), windowed.model, windowed.tokenizer); },
+              testing::ThrowsMessage<std::invalid_argument>(HasSubstr("window_left 2 instead of -1 in layer 1")));
+}
+
 TEST(HuggingFace, ReadsWhatConfigurationsSay) {
   const LoadedModel llama = load_model(kGolden + "hf_llama3");
   const ModelConfig& c = llama.model.config();
@@ -112,7 +147,9 @@ TEST(HuggingFace, ReadsWhatConfigurationsSay) {
 // by scripts/check_hf.py.
 TEST(HuggingFace, WritesWhatItReads) {
   const Scratch scratch;
-  for (const std::string& name : kNames) {
+  std::vector<std::string> names = kNames;
+  names.insert(names.end(), {"hf_qwen2", "hf_qwen3"});
+  for (const std::string& name : names) {
     SCOPED_TRACE(name);
     const LoadedModel loaded = load_model(kGolden + name);
     for (const std::int64_t shard : {std::int64_t{1} << 40, std::int64_t{9000}}) {
@@ -186,7 +223,8 @@ std::string with_key(const std::string& name, const std::string& key, const json
 }
 
 TEST(HuggingFace, RefusesByNameWhatWouldChangeTheNumbers) {
-  EXPECT_THAT(with_key("hf_gpt2", "model_type", "opt"), HasSubstr("expected qkv, gpt2 or llama; found 'opt'"));
+  EXPECT_THAT(with_key("hf_gpt2", "model_type", "opt"),
+              HasSubstr("expected one of qkv, gpt2, qwen3, qwen2 and llama; found 'opt'"));
   EXPECT_THAT(with_key("hf_gpt2", "activation_function", "gelu"), HasSubstr("found 'gelu'"));
   EXPECT_THAT(with_key("hf_gpt2", "scale_attn_weights", false), HasSubstr("'scale_attn_weights': only true"));
   EXPECT_THAT(with_key("hf_gpt2", "scale_attn_by_inverse_layer_idx", true), HasSubstr("only false"));

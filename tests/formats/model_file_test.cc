@@ -136,7 +136,7 @@ class SavedModel : public testing::Test {
 
 TEST_F(SavedModel, RefusesOtherConfigurations) {
   EXPECT_THAT(with_config("qkv_format", 3), HasSubstr("reads versions 1 to 2; found 3"));
-  EXPECT_THAT(with_config("model_type", "opt"), HasSubstr("expected qkv, gpt2 or llama; found 'opt'"));
+  EXPECT_THAT(with_config("model_type", "opt"), HasSubstr("expected one of qkv, gpt2, qwen3, qwen2 and llama; found 'opt'"));
   EXPECT_THAT(with_config("model_type", "gpt2"), HasSubstr("has no 'n_embd'"));
   EXPECT_THAT(with_config("dropout", 0.1), HasSubstr("unknown key 'dropout'"));
   EXPECT_THAT(with_config("norm", "batchnorm"), HasSubstr("rmsnorm, layernorm; found 'batchnorm'"));

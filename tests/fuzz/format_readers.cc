@@ -5,7 +5,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "formats/andrea_layout.h"
+#include "formats/families/andrea.h"
 #include "formats/safetensors.h"
 #include "formats/tensor_files.h"
 #include "fuzz/format_seeds.h"

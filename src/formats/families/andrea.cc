@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/andrea_layout.h"
+// ANDREA: RMSNorm without gain after the embeddings and before each sub-layer, learned positions, ReLU. Its checkpoints
+// are of its own format (formats/andrea.cc); here are their names, layouts and configurations.
+#include "formats/families/andrea.h"
 
 #include <filesystem>
 #include <map>
@@ -7,6 +9,7 @@
 #include <stdexcept>
 
 #include "formats/config_json.h"
+#include "formats/families/family.h"
 #include "formats/in_quotes.h"
 #include "formats/strict_json.h"
 #include "os/atomic_file.h"
@@ -17,12 +20,12 @@ namespace {
 
 constexpr std::size_t kLargestJson = std::size_t{1} << 26;
 
-struct Name {
-  std::string_view theirs, ours;
-};
-constexpr Name kNames[] = {{"wte", "token_embedding"}, {"wpe", "position_embedding"},
-                           {"lm_head", "head"},        {"fc1", "w_up"},
-                           {"fc2", "w_down"},          {"gate", "w_gate"}};
+using R = ParameterRole;
+
+// In `order`, where the file has another name than qkv.
+constexpr RoleName kNames[] = {{R::token_embedding, "wte"}, {R::position_embedding, "wpe"},
+                               {R::head, "lm_head"},        {R::w_up, "fc1"},
+                               {R::w_down, "fc2"},          {R::w_gate, "gate"}};
 
 std::vector<std::string> split(const std::string& list) {
   std::vector<std::string> names(1);
@@ -35,43 +38,41 @@ std::vector<std::string> split(const std::string& list) {
   return names;
 }
 
-std::string ours(const std::string& name) {
-  for (const Name& known : kNames)
-    if (known.theirs == name) return std::string(known.ours);
-  return name;
-}
-
 }  // namespace
 
 std::vector<AndreaPlace> andrea_places(const AndreaLayout& layout, const std::vector<ParameterInfo>& infos) {
-  std::map<std::string_view, std::size_t> known;
-  for (std::size_t i = 0; i < infos.size(); ++i) known.emplace(infos[i].name, i);
+  std::map<std::pair<std::int64_t, std::string>, std::size_t> known;  // by layer and either name
+  for (std::size_t i = 0; i < infos.size(); ++i) {
+    known.emplace(std::pair(infos[i].layer, name_in_layer(infos[i])), i);
+    for (const RoleName& name : kNames)
+      if (name.role == infos[i].role) known.emplace(std::pair(infos[i].layer, name.name), i);
+  }
   std::vector<AndreaPlace> places;
   std::set<std::size_t> used;
   std::int64_t first = 0;
-  const auto add = [&](const std::string& name, const std::string& given) {
-    const auto found = known.find(name);
+  const auto add = [&](std::int64_t layer, const std::string& name) {
+    const auto found = known.find({layer, name});
     if (found == known.end() || !used.insert(found->second).second)
       throw std::invalid_argument(
-          "[andrea] order expected each parameter of the configuration once; found " + in_quotes(given) +
+          "[andrea] order expected each parameter of the configuration once; found " + in_quotes(name) +
           (found == known.end() ? ", which the model has neither by itself nor in its layers" : " twice"));
     const ParameterInfo& info = infos[found->second];
-    const bool product = info.shape.rank() == 2 && !name.ends_with("_embedding");
+    const ParameterKind kind = kind_of(info.role);
+    const bool product = kind == ParameterKind::matrix || kind == ParameterKind::head;
     places.push_back({found->second, first, product && layout.out_in});
     first += element_count(info.shape);
   };
   const std::vector<std::string> names = split(layout.order);
-  const std::int64_t n_layer = layout.config.n_layer;
+  const auto of_model = [&](const std::string& name) { return known.contains({-1, name}); };
   for (std::size_t i = 0; i < names.size();) {
-    if (known.contains(ours(names[i]))) {
-      add(ours(names[i]), names[i]);
-      ++i;
+    if (of_model(names[i])) {
+      add(-1, names[i++]);
       continue;
     }
     std::size_t end = i;  // names of a layer that stand together
-    while (end < names.size() && !known.contains(ours(names[end]))) ++end;
-    for (std::int64_t layer = 0; layer < n_layer; ++layer)
-      for (std::size_t k = i; k < end; ++k) add("layers." + std::to_string(layer) + "." + ours(names[k]), names[k]);
+    while (end < names.size() && !of_model(names[end])) ++end;
+    for (std::int64_t layer = 0; layer < layout.config.n_layer; ++layer)
+      for (std::size_t k = i; k < end; ++k) add(layer, names[k]);
     i = end;
   }
   if (places.size() != infos.size())
