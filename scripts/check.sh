@@ -26,6 +26,10 @@ else
 fi
 
 if [[ $quick == 0 ]]; then
+  echo "== every level of this processor, an emulated Haswell; x86-64 without AVX and arm64, emulated"
+  scripts/check_levels.sh || [[ $? == 3 ]]
+  scripts/check_portable.sh || [[ $? == 3 ]]
+
   echo "== a project that fetches the source, built and run"
   python3 tests/package/package_test.py --fetch --build build/release "$PWD" g++ gcc
 fi
