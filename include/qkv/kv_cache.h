@@ -44,6 +44,8 @@ class KvCache {
   void discard_oldest(std::int64_t count);  // 0 <= count <= size
   void truncate(std::int64_t size);         // keeps the oldest `size` tokens; 0 <= size <= size()
   void clear() noexcept;                    // as new
+  // A copy of the oldest `size` tokens, 0 <= size <= size(), of a cache that has discarded none.
+  KvCache prefix(std::int64_t size) const;
 
   // Attention of the newest q_len tokens, q [batch, n_head, q_len, d_k], whose keys and values are in the cache
   // already, over all that it holds: causal, bottom-right. Of `options` only scale, softcap, window_left, alibi_slopes,
@@ -57,12 +59,14 @@ class KvCache {
   DType query_dtype() const noexcept { return q8_0_ ? DType::f32 : k_.dtype(); }
   // Bytes of memory that a token's keys and values take, all sequences and heads counted.
   std::size_t bytes_per_token() const noexcept;
+  std::size_t memory_bytes() const noexcept;  // allocated now, for tokens to come too
   // Writes what is held, size() * bytes_per_token() bytes, and takes it back into a cache of the same sizes and type
   // whose contents are then those `size` tokens, the first of them at position 0. size <= capacity().
   void save(std::byte* to) const noexcept;
   void restore(const std::byte* from, std::int64_t size);
 
  private:
+  KvCache() = default;
   void grow(std::int64_t room);
   void attend_rounded(const ConstView& q, const AttentionOptions& options, const AttentionResults& results) const;
 

@@ -19,8 +19,10 @@ class ModelState {
   // Forgets all but the first `size` tokens, 0 <= size <= size(): what is read next stands at position `size`, and has
   // the bits it would have had if no more had been read. Throws std::invalid_argument and changes nothing.
   void truncate(std::int64_t size);
-  // Bytes of memory that a token takes in all layers.
+  ModelState prefix(std::int64_t size) const;  // a copy of the first `size` tokens; throws as truncate() does
+  // Bytes of memory that a token takes in all layers, and those allocated now.
   std::size_t bytes_per_token() const noexcept;
+  std::size_t memory_bytes() const noexcept;
 
   // The contents for a file that another run of the same model takes back: 64 bytes that say sizes and type, then of
   // each layer the keys, [n_kv_head, size, head_dim], and the values, as they are stored. Little-endian.

@@ -111,6 +111,18 @@ void move_to_front(Tensor& tensor, std::int64_t first, std::int64_t count) noexc
 
 constexpr std::int64_t kFirstRoom = 256;  // tokens that a new cache has memory for
 
+// Rows first ... first + count of each head, at the beginning of a tensor with `room` rows.
+Tensor with_room(const Tensor& from, std::int64_t first, std::int64_t count, std::int64_t room) {
+  const Dims& shape = from.shape();  // [batch, heads, room before, d]
+  Tensor to({shape[0], shape[1], room, shape[3]}, from.dtype());
+  const std::size_t row = static_cast<std::size_t>(shape[3]) * dtype_size(from.dtype());
+  for (std::int64_t n = 0; n < shape[0] * shape[1]; ++n)
+    std::memcpy(static_cast<char*>(to.raw()) + static_cast<std::size_t>(n * room) * row,
+                static_cast<const char*>(from.raw()) + static_cast<std::size_t>(n * shape[2] + first) * row,
+                static_cast<std::size_t>(count) * row);
+  return to;
+}
+
 void check_size(const char* name, std::int64_t size, std::int64_t least) {
   if (size < least) fail(std::string(name) + " must be at least " + std::to_string(least), std::to_string(size));
 }
@@ -203,20 +215,26 @@ void KvCache::append(const ConstView& k, const ConstView& v) {
 
 // Room for that many rows; those held come to the front. Changes nothing if there is no memory for it.
 void KvCache::grow(std::int64_t room) {
-  const auto grown = [&](const Tensor& from) {
-    const Dims& shape = from.shape();
-    Tensor to({shape[0], shape[1], room, shape[3]}, from.dtype());
-    const std::size_t row = static_cast<std::size_t>(shape[3]) * dtype_size(from.dtype());
-    for (std::int64_t n = 0; n < shape[0] * shape[1]; ++n)
-      std::memcpy(static_cast<char*>(to.raw()) + static_cast<std::size_t>(n * room) * row,
-                  static_cast<const char*>(from.raw()) + static_cast<std::size_t>(n * shape[2] + offset_) * row,
-                  static_cast<std::size_t>(size_) * row);
-    return to;
-  };
-  Tensor k = grown(k_), v = grown(v_);
+  Tensor k = with_room(k_, offset_, size_, room), v = with_room(v_, offset_, size_, room);
   k_ = std::move(k);
   v_ = std::move(v);
   offset_ = 0;
+}
+
+KvCache KvCache::prefix(std::int64_t size) const {
+  if (size < 0 || size > size_ || first_key_ > 0)
+    fail("a prefix of 0 to " + std::to_string(first_key_ > 0 ? 0 : size_) + " tokens", std::to_string(size));
+  const std::int64_t room = window_ > 0 ? k_.shape()[2] : std::max(size, std::min(capacity_, kFirstRoom));
+  KvCache copy;
+  copy.capacity_ = capacity_;
+  copy.window_ = window_;
+  copy.size_ = size;
+  copy.q8_0_ = q8_0_;
+  copy.d_k_ = d_k_;
+  copy.d_v_ = d_v_;
+  copy.k_ = with_room(k_, offset_, size, room);
+  copy.v_ = with_room(v_, offset_, size, room);
+  return copy;
 }
 
 ConstView KvCache::k() const noexcept { return q8_0_ ? ConstView{} : rows_of(k_.view(), offset_, size_); }
@@ -226,6 +244,11 @@ std::size_t KvCache::bytes_per_token() const noexcept {
   const auto heads = static_cast<std::size_t>(k_.shape()[0] * k_.shape()[1]);
   return heads * (static_cast<std::size_t>(k_.shape()[3]) * dtype_size(k_.dtype()) +
                   static_cast<std::size_t>(v_.shape()[3]) * dtype_size(v_.dtype()));
+}
+
+std::size_t KvCache::memory_bytes() const noexcept {
+  return static_cast<std::size_t>(k_.size()) * dtype_size(k_.dtype()) +
+         static_cast<std::size_t>(v_.size()) * dtype_size(v_.dtype());
 }
 
 void KvCache::save(std::byte* to) const noexcept {

@@ -37,9 +37,23 @@ void ModelState::truncate(std::int64_t size) {
   for (KvCache& layer : layers) layer.truncate(size);
 }
 
+ModelState ModelState::prefix(std::int64_t size) const {
+  if (size < 0 || size > this->size()) refuse("a size from 0 to " + std::to_string(this->size()), std::to_string(size));
+  ModelState copy;
+  copy.layers.reserve(layers.size());
+  for (const KvCache& layer : layers) copy.layers.push_back(layer.prefix(size));
+  return copy;
+}
+
 std::size_t ModelState::bytes_per_token() const noexcept {
   std::size_t bytes = 0;
   for (const KvCache& layer : layers) bytes += layer.bytes_per_token();
+  return bytes;
+}
+
+std::size_t ModelState::memory_bytes() const noexcept {
+  std::size_t bytes = 0;
+  for (const KvCache& layer : layers) bytes += layer.memory_bytes();
   return bytes;
 }
 

@@ -191,6 +191,24 @@ TEST(KvCache, TruncatedAndReadAgainHasTheSameBits) {
   EXPECT_TRUE(same_bits(out, tokens(whole.out, 70, 5)));
 }
 
+TEST(KvCache, APrefixIsACacheOfItsOwnWithTheSameBits) {
+  const Sequence s(100);
+  const Forward whole = s.whole();
+  KvCache cache(2, 2, 24, 16, 400);
+  cache.append(s.k, s.v);
+  KvCache prefix = cache.prefix(70);
+  EXPECT_EQ(prefix.size(), 70);
+  EXPECT_EQ(prefix.memory_bytes(), 256 * prefix.bytes_per_token());
+  cache.clear();
+  prefix.append(tokens(s.k, 70, 30), tokens(s.v, 70, 30));
+  Tensor out({2, 4, 30, 16});
+  prefix.attend(tokens(s.q, 70, 30), s.options, {out, {}, {}});
+  EXPECT_TRUE(same_bits(out, tokens(whole.out, 70, 30)));
+  EXPECT_EQ(error_of([&] { prefix.prefix(101); }), "[kv_cache] a prefix of 0 to 100 tokens; found 101");
+  prefix.discard_oldest(1);
+  EXPECT_EQ(error_of([&] { prefix.prefix(1); }), "[kv_cache] a prefix of 0 to 0 tokens; found 1");
+}
+
 TEST(KvCache, AfterDiscardingTheRestIsRead) {
   KvCache cache(1, 1, 1, 1, 8, 8);
   const Tensor five = numbers({1, 2, 3, 4, 5});
