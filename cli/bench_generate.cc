@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // qkv bench generate: how fast a model reads prompts and writes, against the ceilings measured in between.
 #include <fmt/format.h>
+#include <qkv/engine.h>
 #include <qkv/measure.h>
 #include <qkv/model_file.h>
 #include <qkv/threads.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -67,37 +69,53 @@ qkv::Model make_model(const Options& o) {
   return model;
 }
 
-// Sequences that are read in step.
-class Sequences {
+// Requests that an engine evaluates in step, each after the same --depth tokens.
+class Requests {
  public:
-  Sequences(qkv::Model& model, const Options& o) : model_(model) {
-    for (std::int64_t b = 0; b < o.batch; ++b) {
-      states_.push_back(o.cache_type.empty() ? model.make_state()
-                                             : model.make_state(qkv::cache_type_from_name(o.cache_type)));
-      logits_.emplace_back(static_cast<std::size_t>(model.config().vocab_size));
-    }
+  Requests(qkv::Model& model, const Options& o)
+      : o_(o), vocab_size_(model.config().vocab_size), type_(type_of(o)), engine_(model, options(model)) {
+    const qkv::ModelState state = type_ ? model.make_state(*type_) : model.make_state();
+    bytes_per_token_ = static_cast<double>(state.bytes_per_token()) * static_cast<double>(o.batch);
   }
 
-  // `count` tokens of each sequence, drawn.
-  void read(std::int64_t count, std::uint64_t seed) {
-    std::vector<std::vector<std::int32_t>> tokens;
-    std::vector<qkv::ReadPart> parts;
-    for (std::size_t b = 0; b < states_.size(); ++b)
-      tokens.push_back(drawn_tokens(count, model_.config().vocab_size, seed * 1000 + b));
-    for (std::size_t b = 0; b < states_.size(); ++b) parts.push_back({tokens[b], &states_[b], logits_[b]});
-    model_.read_batch(parts);
+  // Seconds that each takes for so many tokens of its prompt, random ones, and tokens that it generates.
+  double run(std::int64_t prompt, std::int64_t generated) {
+    qkv::GenerateOptions options{.sampler = {.temperature = 0}, .max_tokens = generated, .shift = true, .keep = 0};
+    double seconds = std::numeric_limits<double>::infinity();
+    for (std::int64_t b = 0; b < o_.batch; ++b) {
+      std::vector<std::int32_t> tokens = drawn_tokens(o_.depth, vocab_size_, 0);
+      const std::vector<std::int32_t> own = drawn_tokens(prompt, vocab_size_, ++seed_);
+      tokens.insert(tokens.end(), own.begin(), own.end());
+      engine_.submit(std::move(tokens), options, [&](const qkv::EngineEvent& event) {
+        if (event.result != nullptr)  // the last to begin does not count how the others did
+          seconds = std::min(seconds, event.result->prompt_seconds + event.result->generate_seconds);
+        return true;
+      });
+    }
+    while (engine_.step()) {
+    }
+    return seconds;
   }
-  void cut_back(std::int64_t size) {
-    for (qkv::ModelState& state : states_) state.truncate(size);
-  }
-  double cache_bytes(double tokens) const {
-    return tokens * static_cast<double>(states_.front().bytes_per_token() * states_.size());
-  }
+  double cache_bytes(double tokens) const { return tokens * bytes_per_token_; }
 
  private:
-  qkv::Model& model_;
-  std::vector<qkv::ModelState> states_;
-  std::vector<std::vector<float>> logits_;  // [batch][vocab_size]
+  static std::optional<qkv::CacheType> type_of(const Options& o) {
+    return o.cache_type.empty() ? std::nullopt : std::optional(qkv::cache_type_from_name(o.cache_type));
+  }
+  qkv::EngineOptions options(const qkv::Model& model) const {
+    return {.slots = o_.batch,
+            .queue = o_.batch,
+            .chunk = o_.batch * std::max<std::int64_t>(o_.prompt, 512),
+            .prefix_bytes = o_.depth > 0 ? qkv::request_bytes(model, type_) : 0,
+            .cache_type = type_};
+  }
+
+  const Options& o_;
+  std::int64_t vocab_size_;
+  std::optional<qkv::CacheType> type_;
+  qkv::Engine engine_;
+  double bytes_per_token_ = 0;
+  std::uint64_t seed_ = 0;
 };
 
 struct Measured {
@@ -114,7 +132,7 @@ Measured measure(const Options& o, const std::string& test, std::int64_t tokens,
   run();
   std::vector<double> rates, ceilings;
   for (std::int64_t i = 0; i < o.reps; ++i) {
-    rates.push_back(static_cast<double>(tokens) / qkv::cli::seconds_of(run));
+    rates.push_back(static_cast<double>(tokens) / run());
     for (int k = 0; k < 3; ++k) ceilings.push_back(ceiling.sample());
   }
   double mean = 0, squares = 0;
@@ -124,26 +142,20 @@ Measured measure(const Options& o, const std::string& test, std::int64_t tokens,
   return {test, mean, spread, work * mean / static_cast<double>(tokens) * 1e-9, qkv::cli::median_of(ceilings), reading};
 }
 
-Measured prompt(const Options& o, qkv::Model& model, Sequences& sequences, DType type) {
+Measured prompt(const Options& o, qkv::Model& model, Requests& requests, DType type) {
   const qkv::ModelConfig& c = model.config();
   const auto tokens = static_cast<double>(o.prompt);
   const double head = 2.0 * static_cast<double>(c.d_model * c.vocab_size) * (tokens - 1);
   const double flops = (qkv::forward_flops_per_token(c, o.prompt) * tokens - head) * static_cast<double>(o.batch);
-  const auto run = [&] {
-    sequences.cut_back(o.depth);
-    sequences.read(o.prompt, 1);
-  };
+  const auto run = [&] { return requests.run(o.prompt, 1); };
   return measure(o, fmt::format("pp{}", o.prompt), o.prompt * o.batch, flops, false, run, qkv::PeakMeter(type));
 }
 
-Measured generation(const Options& o, qkv::Model& model, Sequences& sequences) {
+Measured generation(const Options& o, qkv::Model& model, Requests& requests) {
   const double context = static_cast<double>(o.depth) + 0.5 * static_cast<double>(o.generate + 1);
   const double bytes =
-      static_cast<double>(o.generate) * (static_cast<double>(model.weight_bytes()) + sequences.cache_bytes(context));
-  const auto run = [&] {
-    sequences.cut_back(o.depth);
-    for (std::int64_t i = 0; i < o.generate; ++i) sequences.read(1, static_cast<std::uint64_t>(i + 2));
-  };
+      static_cast<double>(o.generate) * (static_cast<double>(model.weight_bytes()) + requests.cache_bytes(context));
+  const auto run = [&] { return requests.run(1, o.generate); };
   return measure(o, fmt::format("tg{}", o.generate), o.generate * o.batch, bytes, true, run,
                  qkv::ReadMeter(o.megabytes << 20));
 }
@@ -221,17 +233,15 @@ void run(const Options& o) {
   if (o.depth + std::max(o.prompt, o.generate) > model.config().ctx_len)
     throw qkv::cli::UsageError(fmt::format("the model's context has {} tokens, too few for --depth {} and {} more",
                                            model.config().ctx_len, o.depth, std::max(o.prompt, o.generate)));
-  Sequences sequences(model, o);
-  for (std::int64_t at = 0; at < o.depth; at += 512) sequences.read(std::min<std::int64_t>(512, o.depth - at), 1);
-  if (o.depth == 0) sequences.read(1, 1);  // makes the weights ready
-  sequences.cut_back(o.depth);
+  Requests requests(model, o);
+  requests.run(1, 1);  // makes the weights ready
   if (!o.json)
     qkv::cli::print(fmt::format(
         "{}: weights of {:.1f} MB, {} operands, cache {}, {} threads\n", o.model.empty() ? o.preset : o.model,
         static_cast<double>(model.weight_bytes()) / 1e6, qkv::dtype_name(model.operands()),
         o.cache_type.empty() ? std::string(qkv::dtype_name(model.operands())) : o.cache_type, qkv::num_threads()));
-  if (o.prompt > 0) print_row(o, model, prompt(o, model, sequences, model.operands()));
-  if (o.generate > 0) print_row(o, model, generation(o, model, sequences));
+  if (o.prompt > 0) print_row(o, model, prompt(o, model, requests, model.operands()));
+  if (o.generate > 0) print_row(o, model, generation(o, model, requests));
 }
 
 }  // namespace

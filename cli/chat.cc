@@ -3,22 +3,21 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <iostream>
-#include <limits>
 #include <memory>
 #include <optional>
 
 #include "cli.h"
 #include "number_options.h"
 #include "qkv/chat_file.h"
-#include "qkv/chat_template.h"
+#include "qkv/conversation.h"
+#include "qkv/engine.h"
 #include "qkv/error.h"
 #include "qkv/interrupt.h"
 #include "qkv/model_file.h"
 #include "sampler_options.h"
-#include "shown_text.h"
+#include "texts_output.h"
 
 namespace {
 
@@ -26,7 +25,6 @@ struct Options {
   std::string model;
   std::optional<std::string> form, system;
   std::optional<std::int64_t> keep;
-  std::string dtype = "auto";
   qkv::cli::WritingOptions writing;
 };
 
@@ -51,26 +49,25 @@ qkv::ChatForm form_of(const Options& options, const std::string& jinja) {
 class Chat {
  public:
   explicit Chat(const Options& options)
-      : options_(options),
-        generate_(qkv::cli::checked_options(options.writing)),
+      : generate_(qkv::cli::checked_options(options.writing)),
         jinja_(qkv::load_chat_template(options.model)),
-        loaded_(qkv::load_model_for_reading(options.model, qkv::weight_type_from_name(options.dtype))),
-        template_(form_of(options, jinja_), loaded_.tokenizer),
-        system_(options.system ? *options.system : qkv::default_system_message(jinja_)) {
+        loaded_(qkv::load_model_for_reading(options.model, qkv::weight_type_from_name(options.writing.dtype))),
+        conversation_(qkv::ChatTemplate(form_of(options, jinja_), loaded_.tokenizer),
+                      options.system ? *options.system : qkv::default_system_message(jinja_)),
+        engine_(loaded_.model,
+                {.slots = 1, .queue = 1, .chunk = 2048, .prefix_bytes = qkv::request_bytes(loaded_.model)},
+                &loaded_.tokenizer) {
     generate_.end_tokens = loaded_.end_tokens;
-    const std::vector<std::int32_t>& ends = template_.end_tokens();
+    const std::vector<std::int32_t>& ends = conversation_.end_tokens();
     generate_.end_tokens.insert(generate_.end_tokens.end(), ends.begin(), ends.end());
-    generate_.vocab_limit = std::min(loaded_.tokenizer.size(), loaded_.model.config().vocab_size);
-    qkv::cli::require_known_tokens(generate_, generate_.vocab_limit);
+    qkv::cli::require_known_tokens(generate_, loaded_);
     generate_.shift = true;
-    reset();
-    generate_.keep = options.keep ? *options.keep : static_cast<std::int64_t>(conversation_.size());
-    if (generate_.keep < 0 || generate_.keep > loaded_.model.config().ctx_len - 2) {
+    generate_.keep = options.keep ? *options.keep : static_cast<std::int64_t>(conversation_.tokens().size());
+    const std::int64_t ctx_len = loaded_.model.config().ctx_len;
+    if (generate_.keep < 0 || generate_.keep > ctx_len - 2)
       throw qkv::cli::UsageError(
-          fmt::format("--keep expected 0 to {} tokens, so that the context of {} has room; "
-                      "found {}",
-                      loaded_.model.config().ctx_len - 2, loaded_.model.config().ctx_len, generate_.keep));
-    }
+          fmt::format("--keep expected 0 to {} tokens, so that the context of {} has room; found {}", ctx_len - 2,
+                      ctx_len, generate_.keep));
   }
 
   void run() {
@@ -80,7 +77,7 @@ class Chat {
       if (line.ends_with('\r')) line.pop_back();
       if (line == "/exit") break;
       if (line == "/reset") {
-        reset();
+        conversation_.reset();  // the engine still has the keys and values of the system message
       } else if (line == "/help") {
         qkv::cli::print(kHelp);
       } else if (!line.empty() && !answer(line)) {
@@ -101,39 +98,26 @@ class Chat {
     if (terminal) qkv::cli::print("> ");
   }
 
-  // The keys and values of the system message stay: they are found again as the beginning of what comes next.
-  void reset() {
-    conversation_ = template_.beginning(system_);
-    asked_ = false;
-  }
-
-  void append(const std::vector<std::int32_t>& ids) {
-    conversation_.insert(conversation_.end(), ids.begin(), ids.end());
-  }
-
   // Answers a question; false when something asked the program to end.
   bool answer(const std::string& words) {
-    append(template_.question(words, !asked_, system_));
-    asked_ = true;
-    qkv::cli::ShownText shown(loaded_.tokenizer, options_.writing.stop);
-    std::string last;
-    const auto show = [&](const std::string& text) {
-      if (text.empty()) return;
-      qkv::cli::print_written(text);
-      last = text;
-    };
+    conversation_.ask(words);
+    qkv::GenerateResult result;
+    bool line_open = true;
     qkv::install_interrupt_latch();
-    const qkv::GenerateResult result =
-        qkv::generate(loaded_.model, conversation_, generate_, context_, [&](std::int32_t token) {
-          show(shown.push(token));
-          return !shown.stopped() && !qkv::interrupt_requested();
-        });
-    show(shown.finish());
+    engine_.submit(conversation_.tokens(), generate_, [&](const qkv::EngineEvent& event) {
+      if (event.result != nullptr) result = *event.result;
+      if (!event.text.empty()) {
+        qkv::cli::print_written(event.text);
+        line_open = event.text.back() != '\n';
+      }
+      return true;
+    });
+    qkv::cli::run_engine(engine_);
     const int signal = qkv::interrupt_signal();
     qkv::remove_interrupt_latch();
-    if (!last.ends_with('\n')) qkv::cli::print("\n");
-    conversation_ = context_.tokens;  // after a shift, what is left of it
-    append(template_.answer_end());
+    if (result.error) std::rethrow_exception(result.error);
+    if (line_open) qkv::cli::print("\n");
+    conversation_.answered(std::move(result.context));
     ++generate_.sampler.stream;  // or every answer would begin with the same chance
     ++answers_;
     read_ += result.prompt_read;
@@ -142,15 +126,11 @@ class Chat {
     return signal == 0 || signal == SIGINT;
   }
 
-  const Options& options_;
   qkv::GenerateOptions generate_;
   std::string jinja_;
   qkv::LoadedModel loaded_;
-  qkv::ChatTemplate template_;
-  std::string system_;
-  qkv::TextContext context_;
-  std::vector<std::int32_t> conversation_;  // all that was said, as tokens
-  bool asked_ = false;
+  qkv::Conversation conversation_;
+  qkv::Engine engine_;
   std::int64_t answers_ = 0, read_ = 0, written_ = 0;
   double seconds_ = 0;
 };
@@ -174,13 +154,8 @@ void add(CLI::App& app) {
       "and values of its tokens. When the context is full, its first tokens and the latest half stay");
   const auto options = std::make_shared<Options>();
   options->writing.generate.max_tokens = 1024;
-  command->add_option("-m,--model", options->model, "The model: a directory, a GGUF file or a checkpoint of ANDREA")
-      ->required()
-      ->type_name("PATH");
-  command->add_option("--dtype", options->dtype, "Weights: as the file stores them (auto), all in f32, or all in bf16")
-      ->check(CLI::IsMember({"auto", "f32", "bf16"}).description(""))
-      ->capture_default_str()
-      ->type_name("TYPE");
+  qkv::cli::add_model_option(*command, options->model);
+  qkv::cli::add_dtype_option(*command, options->writing);
   command
       ->add_option("--system", options->system,
                    "What the model is told first; without it, what its template says, if anything (\"\": nothing)")
@@ -192,11 +167,8 @@ void add(CLI::App& app) {
               "; without it, as the model's chat template says (tokenizer_config.json, chat_template.jinja, or "
               "tokenizer.chat_template of a GGUF file)")
       ->type_name("NAME");
-  qkv::cli::add_number(*command, "-n,--max-tokens", options->writing.generate.max_tokens,
-                       "Tokens of an answer at most; -1: until the model ends it")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()))
-      ->type_name("N");
+  qkv::cli::add_max_tokens_option(*command, options->writing,
+                                  "Tokens of an answer at most; -1: until the model ends it");
   qkv::cli::add_number(*command, "--keep", options->keep,
                        "First tokens that stay when the context is full; without it, those of the system message")
       ->type_name("N");

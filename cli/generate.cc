@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // qkv generate: a model goes on from a prompt.
-#include "qkv/generate.h"
 
 #include <fmt/format.h>
 
@@ -8,17 +7,16 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <optional>
 #include <span>
 
 #include "cli.h"
 #include "lora_options.h"
 #include "number_options.h"
+#include "qkv/engine.h"
 #include "qkv/error.h"
 #include "qkv/interrupt.h"
 #include "qkv/model_file.h"
-#include "qkv/prompt_cache.h"
 #include "read_text.h"
 #include "sampler_options.h"
 #include "texts_output.h"
@@ -30,10 +28,9 @@ struct Options {
   std::optional<std::string> prompt;
   std::string file = "-";
   std::optional<std::string> prompts;  // a file with a prompt a line
-  qkv::BatchOptions batch;
+  std::int64_t at_once = 16, samples = 1;
   bool json = false;
   std::optional<std::string> prompt_cache, cache_type;
-  std::string dtype = "auto";
   qkv::cli::WritingOptions writing;
 };
 
@@ -77,7 +74,7 @@ std::string speed(const char* what, std::size_t tokens, double seconds) {
   return fmt::format("{}: {} tokens in {:.2f} s, {:.1f} tokens/s\n", what, tokens, seconds, rate);
 }
 
-std::string note(const qkv::GenerateResult& result, bool stopped, std::int64_t ctx_len) {
+std::string note(const qkv::GenerateResult& result, std::int64_t ctx_len) {
   std::string text;
   if (result.shifts > 0)
     text = fmt::format("shifted: the context of {} tokens was full {} times\n", ctx_len, result.shifts);
@@ -86,9 +83,13 @@ std::string note(const qkv::GenerateResult& result, bool stopped, std::int64_t c
       return text + fmt::format("stopped: the context of {} tokens is full (--shift goes on)\n", ctx_len);
     case qkv::StopReason::end_token:
       return text + "stopped: the model ended the text\n";
+    case qkv::StopReason::stop_string:
+      return text + "stopped: at a stop string\n";
     case qkv::StopReason::callback:
-      return text + (stopped ? "stopped: at a stop string\n" : "stopped: interrupted\n");
+    case qkv::StopReason::cancelled:
+      return text + "stopped: interrupted\n";
     case qkv::StopReason::max_tokens:
+    case qkv::StopReason::failed:
       break;
   }
   return text;
@@ -123,54 +124,75 @@ void report(const std::vector<qkv::GenerateResult>& results, double seconds) {
                         (qkv::interrupt_requested() ? "stopped: interrupted\n" : ""));
 }
 
+// Text i is sample i % samples of prompt i / samples.
+std::vector<qkv::GenerateResult> generate_all(qkv::Engine& engine, const Options& options,
+                                              const std::vector<std::vector<std::int32_t>>& prompts,
+                                              const qkv::GenerateOptions& generate, qkv::cli::TextsOutput& output) {
+  for (const std::vector<std::int32_t>& prompt : prompts) engine.check(prompt, generate);
+  std::vector<qkv::GenerateResult> results(prompts.size() * static_cast<std::size_t>(options.samples));
+  const auto texts = static_cast<std::int64_t>(results.size());
+  std::int64_t next = 0;
+  const auto submit = [&](std::int64_t text) {
+    qkv::GenerateOptions of = generate;
+    of.sampler.stream += static_cast<std::uint64_t>(text % options.samples);
+    engine.submit(prompts[static_cast<std::size_t>(text / options.samples)], of,
+                  [&, text](const qkv::EngineEvent& event) {
+                    output.push(text, event.text);
+                    if (event.result == nullptr) return true;
+                    if (event.result->error) std::rethrow_exception(event.result->error);
+                    results[static_cast<std::size_t>(text)] = *event.result;
+                    output.end(text, *event.result);
+                    return true;
+                  });
+  };
+  qkv::cli::run_engine(engine, [&] {
+    for (; next < texts && engine.waiting() < options.at_once; ++next) submit(next);
+    return next < texts;
+  });
+  return results;
+}
+
 void run(const Options& options) {
   qkv::GenerateOptions generate = qkv::cli::checked_options(options.writing);
-  if (options.cache_type) generate.cache_type = qkv::cache_type_from_name(*options.cache_type);
+  const std::string& dtype = options.writing.dtype;
   // Adapters are merged into parameters of f32; without them weights stay as they are stored.
-  if (!options.lora.empty() && options.dtype != "auto")
+  if (!options.lora.empty() && dtype != "auto")
     throw qkv::cli::UsageError("--dtype has no meaning with --lora, which computes in f32");
   qkv::LoadedModel loaded = options.lora.empty()
-                                ? qkv::load_model_for_reading(options.model, qkv::weight_type_from_name(options.dtype))
+                                ? qkv::load_model_for_reading(options.model, qkv::weight_type_from_name(dtype))
                                 : qkv::load_model(options.model);
   qkv::cli::add_adapters(loaded.model, options.lora);
   const std::vector<std::vector<std::int32_t>> prompts = all_prompts(options, loaded.tokenizer);
   generate.end_tokens = loaded.end_tokens;
-  generate.vocab_limit = std::min(loaded.tokenizer.size(), loaded.model.config().vocab_size);
-  qkv::cli::require_known_tokens(generate, generate.vocab_limit);
-  std::optional<qkv::TextContext> cached;
+  qkv::cli::require_known_tokens(generate, loaded);
+  qkv::EngineOptions engine_options{.slots = options.at_once, .queue = options.at_once, .chunk = 2048};
+  if (options.cache_type) engine_options.cache_type = qkv::cache_type_from_name(*options.cache_type);
+  // Samples share their prompt, and a prompt cache its file's.
+  if (options.samples > 1 || options.prompt_cache)
+    engine_options.prefix_bytes = qkv::request_bytes(loaded.model, engine_options.cache_type);
+  qkv::Engine engine(loaded.model, engine_options, &loaded.tokenizer);
   if (options.prompt_cache) {
-    cached.emplace();
+    qkv::TextContext cached;
     qkv::cli::print_error(
-        read_with_cache(*options.prompt_cache, loaded.model, prompts[0], *cached, generate.cache_type));
+        read_with_cache(*options.prompt_cache, loaded.model, prompts[0], cached, engine_options.cache_type));
+    engine.add_prefix(std::move(cached));
   }
 
   using Form = qkv::cli::TextsOutput::Form;
-  const std::int64_t texts = static_cast<std::int64_t>(prompts.size()) * options.batch.samples;
+  const std::int64_t texts = static_cast<std::int64_t>(prompts.size()) * options.samples;
   const bool one = texts == 1 && !options.prompts;
-  qkv::cli::TextsOutput output(loaded.tokenizer, options.writing.stop,
-                               options.json ? Form::json
-                               : one        ? Form::plain
-                                            : Form::titled,
-                               texts, options.batch.samples);
+  qkv::cli::TextsOutput output(options.json ? Form::json : one ? Form::plain : Form::titled, texts, options.samples);
   qkv::install_interrupt_latch();
-  qkv::BatchOptions batch = options.batch;
-  batch.on_end = [&](std::int64_t text, const qkv::GenerateResult& result) { output.end(text, result); };
-  const auto on_token = [&](std::int64_t text, std::int32_t token) {
-    return output.push(text, token) && !qkv::interrupt_requested();
-  };
   const Clock::time_point begin = Clock::now();
-  const std::vector<qkv::GenerateResult> results =
-      qkv::generate_batch(loaded.model, prompts, generate, batch, on_token, cached ? &*cached : nullptr);
+  const std::vector<qkv::GenerateResult> results = generate_all(engine, options, prompts, generate, output);
   if (texts > 1) return report(results, seconds_since(begin));
   qkv::cli::print_error(speed("prompt", static_cast<std::size_t>(results[0].prompt_read), results[0].prompt_seconds) +
                         speed("generation", results[0].tokens.size(), results[0].generate_seconds) +
-                        note(results[0], output.stopped(0), loaded.model.config().ctx_len));
+                        note(results[0], loaded.model.config().ctx_len));
 }
 
 void add_prompts(CLI::App& command, Options& options) {
-  command.add_option("-m,--model", options.model, "The model: a directory, a GGUF file or a checkpoint of ANDREA")
-      ->required()
-      ->type_name("PATH");
+  qkv::cli::add_model_option(command, options.model);
   CLI::Option* prompt = command.add_option("-p,--prompt", options.prompt, "The text to go on from")->type_name("TEXT");
   CLI::Option* file =
       command
@@ -192,22 +214,19 @@ void add_prompts(CLI::App& command, Options& options) {
                   "with and without it")
       ->type_name("FILE")
       ->excludes("--prompts");
-  command.add_option("--dtype", options.dtype, "Weights: as the file stores them (auto), all in f32, or all in bf16")
-      ->check(CLI::IsMember({"auto", "f32", "bf16"}).description(""))
-      ->capture_default_str()
-      ->type_name("TYPE");
+  qkv::cli::add_dtype_option(command, options.writing);
   command
       .add_option("--cache-type", options.cache_type,
                   "What keys and values are kept as; without it, as the model computes (f32 or bf16)")
       ->check(CLI::IsMember({"f32", "bf16", "f16", "q8_0"}))
       ->type_name("TYPE");
   qkv::cli::add_number(
-      command, "-b,--batch", options.batch.at_once,
+      command, "-b,--batch", options.at_once,
       "Texts that are written at a time, from --prompts or --samples; each has its own cache in memory")
       ->capture_default_str()
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
-  qkv::cli::add_number(command, "--samples", options.batch.samples,
+  qkv::cli::add_number(command, "--samples", options.samples,
                        "Texts from each prompt, which is read once; they differ as texts of different seeds do")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000))
@@ -219,11 +238,8 @@ void add(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   qkv::cli::add_lora_option(*command, options->lora);
   add_prompts(*command, *options);
-  qkv::cli::add_number(*command, "-n,--max-tokens", options->writing.generate.max_tokens,
-                       "Tokens to generate at most; -1: until the text ends or the context is full")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()))
-      ->type_name("N");
+  qkv::cli::add_max_tokens_option(*command, options->writing,
+                                  "Tokens to generate at most; -1: until the text ends or the context is full");
   qkv::cli::add_sampler_options(*command, options->writing);
   qkv::cli::add_shift_options(*command, options->writing, "");
   command->add_flag("--json", options->json, "One JSON object a text and line: its text, tokens and why it ended");

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "qkv/interrupt.h"
 #include "qkv/stop_strings.h"
 
 namespace qkv::cli {
@@ -46,6 +47,26 @@ void add_penalties(CLI::App& command, qkv::SamplerOptions& sampler) {
 
 }  // namespace
 
+void add_model_option(CLI::App& command, std::string& path) {
+  command.add_option("-m,--model", path, "The model: a directory, a GGUF file or a checkpoint of ANDREA")
+      ->required()
+      ->type_name("PATH");
+}
+
+void add_dtype_option(CLI::App& command, WritingOptions& options) {
+  command.add_option("--dtype", options.dtype, "Weights: as the file stores them (auto), all in f32, or all in bf16")
+      ->check(CLI::IsMember({"auto", "f32", "bf16"}).description(""))
+      ->capture_default_str()
+      ->type_name("TYPE");
+}
+
+void add_max_tokens_option(CLI::App& command, WritingOptions& options, const std::string& help) {
+  add_number(command, "-n,--max-tokens", options.generate.max_tokens, help)
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()))
+      ->type_name("N");
+}
+
 void add_sampler_options(CLI::App& command, WritingOptions& options) {
   qkv::SamplerOptions& sampler = options.generate.sampler;
   number(command, "--temp,--temperature", sampler.temperature,
@@ -69,7 +90,7 @@ void add_sampler_options(CLI::App& command, WritingOptions& options) {
       ->allow_extra_args(false)
       ->type_name("ID+VALUE");
   command
-      .add_option("--stop", options.stop,
+      .add_option("--stop", options.generate.stop,
                   "A text that ends the text, and is not shown; may be given several times. Bytes as they are: "
                   "$'\\n' is a new line in bash")
       ->allow_extra_args(false)
@@ -96,7 +117,7 @@ qkv::GenerateOptions checked_options(const WritingOptions& options) {
   for (const std::string& text : options.biases) result.sampler.logit_bias.push_back(parse_bias(text));
   try {
     const qkv::Sampler sampler(result.sampler);
-    const qkv::StopStrings stop(options.stop);
+    const qkv::StopStrings stop(result.stop);
   } catch (const std::invalid_argument& error) {
     throw UsageError(error.what());
   }
@@ -106,11 +127,20 @@ qkv::GenerateOptions checked_options(const WritingOptions& options) {
   return result;
 }
 
-void require_known_tokens(const qkv::GenerateOptions& options, std::int64_t vocab_size) {
+void require_known_tokens(const qkv::GenerateOptions& options, const qkv::LoadedModel& loaded) {
+  const std::int64_t vocab_size = std::min(loaded.tokenizer.size(), loaded.model.config().vocab_size);
   for (const qkv::LogitBias& bias : options.sampler.logit_bias)
     if (bias.id >= vocab_size)
       throw UsageError("--logit-bias names the token " + std::to_string(bias.id) + "; the model has " +
                        std::to_string(vocab_size) + ", from 0");
+}
+
+void run_engine(qkv::Engine& engine, const std::function<bool()>& submit_more) {
+  bool more = true;
+  do {
+    more = submit_more && submit_more();
+    if (qkv::interrupt_requested()) engine.cancel_all();
+  } while (engine.step() || more);
 }
 
 }  // namespace qkv::cli

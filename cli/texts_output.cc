@@ -10,10 +10,26 @@
 
 namespace qkv::cli {
 
-TextsOutput::TextsOutput(const qkv::Tokenizer& tokenizer, const std::vector<std::string>& stop, Form form,
-                         std::int64_t texts, std::int64_t samples)
-    : form_(form), samples_(samples) {
-  for (std::int64_t i = 0; i < texts; ++i) texts_.push_back({ShownText(tokenizer, stop), {}});
+void print_written(std::string_view text) {
+  if (!output_is_terminal()) return print(text);
+  std::string shown;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0u;
+    const bool c1 = byte == 0xC2 && next >= 0x80 && next < 0xA0;  // U+0080 to U+009F
+    if (c1) ++i;
+    const bool control = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F;
+    if (control || c1) {
+      shown += "\xEF\xBF\xBD";
+    } else {
+      shown += text[i];
+    }
+  }
+  print(shown);
+}
+
+TextsOutput::TextsOutput(Form form, std::int64_t texts, std::int64_t samples)
+    : texts_(static_cast<std::size_t>(texts)), form_(form), samples_(samples) {
   if (texts > 0) print(title(0));
 }
 
@@ -23,26 +39,19 @@ std::string TextsOutput::title(std::int64_t text) const {
   return fmt::format("==> prompt {}{} <==\n", text / samples_ + 1, sample);
 }
 
-void TextsOutput::print_turn(const std::string& part) {
+void TextsOutput::print_turn(std::string_view part) {
   if (part.empty()) return;
   print_written(part);
   line_open_ = part.back() != '\n';
 }
 
-void TextsOutput::show(std::int64_t text, const std::string& part) {
+void TextsOutput::push(std::int64_t text, std::string_view part) {
   if (text == turn_ && form_ != Form::json) return print_turn(part);
   texts_[static_cast<std::size_t>(text)].waiting += part;
 }
 
-bool TextsOutput::push(std::int64_t text, std::int32_t token) {
-  ShownText& shown = texts_[static_cast<std::size_t>(text)].shown;
-  show(text, shown.push(token));
-  return !shown.stopped();
-}
-
 void TextsOutput::end(std::int64_t text, const qkv::GenerateResult& result) {
   Text& of = texts_[static_cast<std::size_t>(text)];
-  show(text, of.shown.finish());
   of.ended = true;
   if (form_ == Form::json) of.waiting = json_line(text, result);
   while (turn_ < static_cast<std::int64_t>(texts_.size()) && texts_[static_cast<std::size_t>(turn_)].ended) {
@@ -61,22 +70,9 @@ std::string TextsOutput::json_line(std::int64_t text, const qkv::GenerateResult&
   line["sample"] = text % samples_ + 1;
   line["text"] = of.waiting;
   line["tokens"] = result.tokens;
-  line["stopped"] = stop_reason_name(result.reason, of.shown.stopped());
+  const bool interrupted = result.reason == StopReason::callback || result.reason == StopReason::cancelled;
+  line["stopped"] = interrupted ? "interrupted" : stop_reason_name(result.reason);
   return line.dump() + "\n";
-}
-
-std::string stop_reason_name(qkv::StopReason reason, bool stopped) {
-  switch (reason) {
-    case qkv::StopReason::context_full:
-      return "context_full";
-    case qkv::StopReason::end_token:
-      return "end_token";
-    case qkv::StopReason::callback:
-      return stopped ? "stop_string" : "interrupted";
-    case qkv::StopReason::max_tokens:
-      break;
-  }
-  return stopped ? "stop_string" : "max_tokens";
 }
 
 }  // namespace qkv::cli

@@ -5,10 +5,10 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "qkv/generate.h"
-#include "shown_text.h"
 
 namespace qkv::cli {
 
@@ -17,23 +17,19 @@ class TextsOutput {
   enum class Form { plain, titled, json };
   // plain: the text and a new line; titled: a line that says which one stands above each; json: one object a line, when
   // the text is finished.
-  TextsOutput(const qkv::Tokenizer& tokenizer, const std::vector<std::string>& stop, Form form, std::int64_t texts,
-              std::int64_t samples);
+  TextsOutput(Form form, std::int64_t texts, std::int64_t samples);
 
-  // A token of a text; whether the text goes on.
-  bool push(std::int64_t text, std::int32_t token);
+  // More of a text.
+  void push(std::int64_t text, std::string_view part);
   // The text is finished: it is printed whole once all before it are.
   void end(std::int64_t text, const qkv::GenerateResult& result);
-  bool stopped(std::int64_t text) const { return texts_[static_cast<std::size_t>(text)].shown.stopped(); }
 
  private:
   struct Text {
-    ShownText shown;
     std::string waiting;  // to be printed when its turn comes; json: all of it, and then the line
     bool ended = false;
   };
-  void show(std::int64_t text, const std::string& part);
-  void print_turn(const std::string& part);
+  void print_turn(std::string_view part);
   std::string title(std::int64_t text) const;
   std::string json_line(std::int64_t text, const qkv::GenerateResult& result) const;
 
@@ -44,7 +40,8 @@ class TextsOutput {
   bool line_open_ = false;
 };
 
-// "max_tokens", "end_token", "context_full", "stop_string", "interrupted".
-std::string stop_reason_name(qkv::StopReason reason, bool stopped);
+// Text as a model wrote it to standard output. Where that is a terminal, control characters other than tab and line
+// feed come as U+FFFD: nothing that a model writes steers it.
+void print_written(std::string_view text);
 
 }  // namespace qkv::cli

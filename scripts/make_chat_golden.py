@@ -97,7 +97,7 @@ def main():
                         case["text"] = fast.apply_chat_template(talk, add_generation_prompt=True, tokenize=False)
                         talk.append({"role": "assistant", "content": ANSWER})
                     cases.append(case)
-    golden = {"questions": QUESTIONS, "tokenizers": tokenizers, "cases": cases}
+    golden = {"questions": QUESTIONS, "answer": ANSWER, "tokenizers": tokenizers, "cases": cases}
     (GOLDEN / "chat_forms.json").write_text(json.dumps(golden, ensure_ascii=True, separators=(",", ":")) + "\n")
     print(f"{len(cases)} conversations, {len(tokenizers)} tokenizers")
 

@@ -58,6 +58,8 @@ class ChatTemplate {
   std::vector<std::int32_t> beginning(std::string_view system) const;
   // A question, up to where the answer begins. first: nothing was asked before, and `system` is that of beginning().
   std::vector<std::int32_t> question(std::string_view words, bool first, std::string_view system) const;
+  // An answer given as text, after a question and before answer_end().
+  std::vector<std::int32_t> answer(std::string_view words) const;
   // What stands after an answer.
   std::vector<std::int32_t> answer_end() const;
   // The tokens by which a model ends its answer.
@@ -73,6 +75,7 @@ class ChatTemplate {
   void add_text(std::string_view text, Before before, std::vector<std::int32_t>& ids) const;
   std::vector<Piece> bracketed(std::string_view words, bool first, std::string_view system) const;
   std::int32_t control(const std::string& text) const;
+  bool is_token(std::string_view text) const;
   std::vector<Piece> message(std::string_view role, std::string_view words) const;
 
   ChatForm form_;

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "generate/sequence.h"
 #include "os/atomic_file.h"
 #include "os/mapped_file.h"
 #include "qkv/error.h"
@@ -90,6 +91,18 @@ std::vector<std::int32_t> checked_tokens(const std::string& path, const Header& 
 }
 
 }  // namespace
+
+std::int64_t read_text(Model& model, std::span<const std::int32_t> text, TextContext& context,
+                       std::optional<CacheType> type) {
+  check_text(model.config(), text, false);
+  if (context.state.layers.empty()) context.state = type ? model.make_state(*type) : model.make_state();
+  Prefix known{std::move(context.tokens), std::move(context.state), {}, 0};
+  known.state.truncate(known.reusable(text));
+  context = {{text.begin(), text.end()}, std::move(known.state)};
+  const std::span<const std::int32_t> unread = text.subspan(static_cast<std::size_t>(context.state.size()));
+  model.read(unread, context.state, {});
+  return static_cast<std::int64_t>(unread.size());
+}
 
 void save_prompt_cache(const std::string& path, Model& model, const TextContext& context) {
   const std::vector<std::byte> state = context.state.to_bytes();

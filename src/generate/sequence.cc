@@ -2,18 +2,12 @@
 #include "generate/sequence.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 namespace qkv {
 namespace {
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument("[generate] " + what); }
-
-SamplerOptions with_stream(SamplerOptions options, std::uint64_t stream) {
-  options.stream = stream;
-  return options;
-}
 
 }  // namespace
 
@@ -34,6 +28,8 @@ void check_text(const ModelConfig& config, std::span<const std::int32_t> text, b
 
 void check_request(const ModelConfig& config, std::span<const std::int32_t> prompt, const GenerateOptions& options) {
   check_text(config, prompt, options.shift);
+  const Sampler sampler(options.sampler);
+  const StopStrings stop(options.stop);
   if (options.max_tokens < 0) {
     refuse("expected max_tokens of at least 0; found " + std::to_string(options.max_tokens));
   }
@@ -53,90 +49,128 @@ void check_request(const ModelConfig& config, std::span<const std::int32_t> prom
   }
 }
 
-void take_over(const Model& model, std::span<const std::int32_t> text, std::optional<CacheType> type,
-               TextContext& context) {
-  if (context.state.layers.empty()) context.state = type ? model.make_state(*type) : model.make_state();
-  const std::size_t most =
-      std::min({text.size() - 1, context.tokens.size(), static_cast<std::size_t>(context.state.size())});
-  const auto differ =
-      std::mismatch(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(most), context.tokens.begin());
-  context.state.truncate(differ.first - text.begin());
-  context.tokens.assign(text.begin(), text.end());
+Sequence::Sequence(std::int64_t id, const ModelConfig& config, const Tokenizer* tokenizer,
+                   std::vector<std::int32_t> prompt, GenerateOptions options, Engine::Callback callback)
+    : id_(id),
+      ctx_len_(config.ctx_len),
+      vocab_size_(config.vocab_size),
+      keep_(options.keep < 0 ? static_cast<std::int64_t>(prompt.size()) : options.keep),
+      limit_(options.vocab_limit ? options.vocab_limit : config.vocab_size),
+      options_(std::move(options)),
+      tokenizer_(tokenizer),
+      callback_(std::move(callback)),
+      sampler_(options_.sampler),
+      stop_(options_.stop),
+      history_(prompt) {
+  if (tokenizer_ != nullptr) limit_ = std::min(limit_, tokenizer_->size());
+  result_.prompt_tokens = static_cast<std::int64_t>(prompt.size());
+  prefix_.tokens = std::move(prompt);
+  make_room();
 }
 
-Sequence::Sequence(const Model& model, std::span<const std::int32_t> prompt, const GenerateOptions& options,
-                   std::uint64_t stream, TextContext context)
-    : options_(options),
-      ctx_len_(model.config().ctx_len),
-      keep_(options.keep < 0 ? static_cast<std::int64_t>(prompt.size()) : options.keep),
-      limit_(options.vocab_limit ? options.vocab_limit : model.config().vocab_size),
-      sampler_(with_stream(options.sampler, stream)),
-      context_(std::move(context)),
-      history_(prompt.begin(), prompt.end()) {
-  logits_.resize(static_cast<std::size_t>(model.config().vocab_size));
-  take_over(model, prompt, options.cache_type, context_);
-  make_room();
+void Sequence::admit() {
   if (options_.max_tokens == 0) {
     end(StopReason::max_tokens);
-  } else if (static_cast<std::int64_t>(prompt.size()) == ctx_len_ && !options_.shift) {
+  } else if (static_cast<std::int64_t>(prefix_.tokens.size()) == ctx_len_ && !options_.shift) {
     end(StopReason::context_full);
-  } else {
-    result_.prompt_read = static_cast<std::int64_t>(unread().size());
   }
-  begin_ = Clock::now();
 }
 
-void Sequence::use_stream(std::uint64_t stream, bool reader) {
-  sampler_ = Sampler(with_stream(options_.sampler, stream));
-  begin_ = Clock::now();
-  if (reader) return;
-  result_.prompt_read = 0;
-  result_.prompt_seconds = 0;
+void Sequence::start(ModelState state, std::vector<float> logits) {
+  logits_ = std::move(logits);
+  logits_.resize(static_cast<std::size_t>(vocab_size_));
+  prefix_.state = std::move(state);
+  result_.queue_seconds = lap();
+  result_.prompt_cached = prefix_.state.size();
+  result_.prompt_read = static_cast<std::int64_t>(unread().size());
+  evaluated(true);
 }
 
 std::span<const std::int32_t> Sequence::unread() const noexcept {
-  return std::span(context_.tokens).subspan(static_cast<std::size_t>(context_.state.size()));
+  return std::span(prefix_.tokens).subspan(static_cast<std::size_t>(prefix_.state.size()));
 }
 
-void Sequence::has_read() {
-  if (prompt_read_) return;
+ReadPart Sequence::part(std::int64_t count) {
+  const std::span<const std::int32_t> all = unread(), tokens = all.first(static_cast<std::size_t>(count));
+  return {tokens, &prefix_.state, tokens.size() == all.size() ? std::span(logits_) : std::span<float>()};
+}
+
+void Sequence::evaluated(bool keeps_logits) {
+  if (prompt_read_ || !unread().empty()) return;
   prompt_read_ = true;
-  const Clock::time_point now = Clock::now();
-  result_.prompt_seconds = std::chrono::duration<double>(now - begin_).count();
-  begin_ = now;
+  result_.prompt_seconds = lap();
+  if (!keeps_logits) return;
+  prefix_.logits = logits_;
+  prefix_.logits_at = prefix_.state.size();
 }
 
-void Sequence::draw(const std::function<bool(std::int32_t)>& on_token) {
-  const std::span<const float> drawable(logits_.data(), static_cast<std::size_t>(limit_));  // [limit]
-  const std::int32_t token = sampler_.sample(drawable, history_);
-  const std::vector<std::int32_t>& ends = options_.end_tokens;
-  if (std::find(ends.begin(), ends.end(), token) != ends.end()) return end(StopReason::end_token);
-  result_.tokens.push_back(token);
-  history_.push_back(token);
-  context_.tokens.push_back(token);
-  if (on_token && !on_token(token)) return end(StopReason::callback);
-  if (static_cast<std::int64_t>(result_.tokens.size()) == options_.max_tokens) return end(StopReason::max_tokens);
-  if (!options_.shift && static_cast<std::int64_t>(context_.tokens.size()) == ctx_len_) {
-    return end(StopReason::context_full);
+void Sequence::sample() noexcept {
+  try {
+    const std::span<const float> drawable(logits_.data(), static_cast<std::size_t>(limit_));  // [limit]
+    token_ = sampler_.sample(drawable, history_);
+  } catch (...) {
+    result_.error = std::current_exception();
   }
+}
+
+void Sequence::deliver() {
+  if (cancelled_) return;  // by a callback after sample()
+  if (result_.error) return end(StopReason::failed);
+  const std::vector<std::int32_t>& ends = options_.end_tokens;
+  if (std::find(ends.begin(), ends.end(), token_) != ends.end()) return end(StopReason::end_token);
+  result_.tokens.push_back(token_);
+  history_.push_back(token_);
+  prefix_.tokens.push_back(token_);
+  std::string text;
+  if (tokenizer_ != nullptr) text = characters_.push(stop_.push(tokenizer_->decode(token_)));
+  const bool goes_on = call({id_, token_, text, std::span(logits_).first(static_cast<std::size_t>(limit_))});
+  if (stop_.found()) return end(StopReason::stop_string);
+  if (!goes_on) return end(StopReason::callback);
+  if (cancelled_) return;
+  if (static_cast<std::int64_t>(result_.tokens.size()) == options_.max_tokens) return end(StopReason::max_tokens);
+  if (!options_.shift && static_cast<std::int64_t>(prefix_.tokens.size()) == ctx_len_)
+    return end(StopReason::context_full);
   make_room();
 }
 
 // The first tokens stay where they are, so their keys and values stay too; all others are read at new positions.
 void Sequence::make_room() {
-  std::vector<std::int32_t>& tokens = context_.tokens;
+  std::vector<std::int32_t>& tokens = prefix_.tokens;
   if (static_cast<std::int64_t>(tokens.size()) <= ctx_len_) return;
   tokens.erase(tokens.begin() + keep_, tokens.end() - (ctx_len_ - keep_) / 2);
-  context_.state.truncate(std::min(keep_, context_.state.size()));
+  prefix_.state.truncate(std::min(keep_, prefix_.state.size()));
+  prefix_.logits_at = 0;
+  prefix_.logits.clear();
   ++result_.shifts;
+}
+
+bool Sequence::call(const EngineEvent& event) {
+  if (!callback_ || thrown_) return !thrown_;
+  try {
+    return callback_(event);
+  } catch (...) {
+    thrown_ = std::current_exception();
+    return false;
+  }
 }
 
 void Sequence::end(StopReason reason) {
   ended_ = true;
   result_.reason = reason;
-  if (prompt_read_) result_.generate_seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+  if (prompt_read_) result_.generate_seconds = lap();
+  result_.context = prefix_.tokens;
+  const std::string text = characters_.push(stop_.flush()) + characters_.flush();
+  call({id_, -1, text, {}, &result_});
 }
 
-GenerateResult Sequence::take_result() { return std::move(result_); }
+void Sequence::fail(std::exception_ptr error) {
+  result_.error = std::move(error);
+  end(StopReason::failed);
+}
+
+double Sequence::lap() {
+  const Clock::time_point now = Clock::now();
+  return std::chrono::duration<double>(now - std::exchange(begin_, now)).count();
+}
 
 }  // namespace qkv

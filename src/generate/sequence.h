@@ -1,63 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
-// One text while it is being written: what is to be read next, and what is drawn from what was read.
+// One request of an engine: what is to be evaluated next, and what is drawn from the logits.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
-#include <optional>
+#include <exception>
 #include <span>
-#include <utility>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "qkv/generate.h"
+#include "generate/prefix_cache.h"
+#include "qkv/engine.h"
+#include "qkv/stop_strings.h"
+#include "qkv/tokenizer.h"
 
 namespace qkv {
 
-// Throws std::invalid_argument unless a model can go on from the prompt with these options.
-void check_request(const ModelConfig& resolved, std::span<const std::int32_t> prompt, const GenerateOptions& options);
+// Throws std::invalid_argument unless a model can evaluate the text, or go on from the prompt with these options.
 void check_text(const ModelConfig& resolved, std::span<const std::int32_t> text, bool may_be_longer);
-
-// What of `context` can stay for `text`: its state is cut back to the beginning that both have, without the text's last
-// token, whose logits are wanted; its tokens become the text. Makes a state if there is none.
-void take_over(const Model& model, std::span<const std::int32_t> text, std::optional<CacheType> type,
-               TextContext& context);
+void check_request(const ModelConfig& resolved, std::span<const std::int32_t> prompt, const GenerateOptions& options);
 
 class Sequence {
  public:
   // The request must have passed check_request.
-  Sequence(const Model& model, std::span<const std::int32_t> prompt, const GenerateOptions& options,
-           std::uint64_t stream, TextContext context);
-  // A copy is another text with the same prompt. From here on it draws from this stream, and the time counts from now;
-  // unless it is the one that read the prompt, it has read nothing.
-  void use_stream(std::uint64_t stream, bool reader);
+  Sequence(std::int64_t id, const ModelConfig& config, const Tokenizer* tokenizer, std::vector<std::int32_t> prompt,
+           GenerateOptions options, Engine::Callback callback);
 
+  std::int64_t id() const noexcept { return id_; }
+  bool started() const noexcept { return !prefix_.state.layers.empty(); }
+  bool prefilling() const noexcept { return started() && !prompt_read_; }
+  bool cancelled() const noexcept { return cancelled_; }
   bool ended() const noexcept { return ended_; }
-  // To be read next: model.read(unread(), state(), logits()), and then has_read().
-  std::span<const std::int32_t> unread() const noexcept;
-  ModelState& state() noexcept { return context_.state; }
-  std::span<float> logits() noexcept { return logits_; }  // [vocab_size]
-  void has_read();
-  // Draws a token and shows it; afterwards there is something to read, or the text has ended.
-  void draw(const std::function<bool(std::int32_t)>& on_token);
+  std::exception_ptr thrown() const noexcept { return thrown_; }  // by the callback
+  const Prefix& prefix() const noexcept { return prefix_; }
+  Prefix take_prefix() { return std::move(prefix_); }
 
-  GenerateResult take_result();
-  TextContext take_context() { return std::move(context_); }
+  // The request has a slot: it ends at once if there is nothing to generate.
+  void admit();
+  // The state of the first tokens of prefix(). logits: [vocab_size], those after the prompt, or empty.
+  void start(ModelState state, std::vector<float> logits);
+  std::span<const std::int32_t> unread() const noexcept;
+  ReadPart part(std::int64_t count);  // the first `count` of unread(), to be evaluated
+  void evaluated(bool keeps_logits);  // they are
+  bool ready() const noexcept { return started() && !ended_ && !cancelled_ && unread().empty(); }
+  void sample() noexcept;  // draws a token; requests may do so in parallel
+  void deliver();          // calls back with it; afterwards there is something to evaluate, or the request has ended
+
+  void cancel() noexcept { cancelled_ = true; }
+  void end(StopReason reason);
+  void fail(std::exception_ptr error);
 
  private:
   using Clock = std::chrono::steady_clock;
-  void end(StopReason reason);
+  bool call(const EngineEvent& event);
   void make_room();
+  double lap();
 
-  const GenerateOptions& options_;
-  std::int64_t ctx_len_, keep_, limit_;
+  std::int64_t id_, ctx_len_, vocab_size_, keep_, limit_;
+  GenerateOptions options_;
+  const Tokenizer* tokenizer_;
+  Engine::Callback callback_;
   Sampler sampler_;
-  TextContext context_;
+  StopStrings stop_;
+  Utf8Stream characters_;
+  Prefix prefix_;                      // what is in the context
   std::vector<float> logits_;          // [vocab_size]
   std::vector<std::int32_t> history_;  // the prompt and all that came after it
   GenerateResult result_;
-  bool ended_ = false, prompt_read_ = false;
-  Clock::time_point begin_;
+  std::int32_t token_ = -1;
+  bool prompt_read_ = false, cancelled_ = false, ended_ = false;
+  std::exception_ptr thrown_;
+  Clock::time_point begin_ = Clock::now();
 };
 
 }  // namespace qkv

@@ -68,6 +68,11 @@ std::int32_t ChatTemplate::control(const std::string& text) const {
                               text + "; found none in the tokenizer");
 }
 
+bool ChatTemplate::is_token(std::string_view text) const {
+  const auto& added = tokenizer_.data().added;
+  return std::any_of(added.begin(), added.end(), [&](const AddedToken& token) { return token.content == text; });
+}
+
 // A control token spelt out in what people say must stay letters, also where a tokenizer has it as a token that is cut
 // out of every text: each spelling is cut after its first byte, and the parts are read one after the other.
 // Tokenizers that put a space before a text do so where it begins, and all but some after a control token too.
@@ -148,10 +153,6 @@ std::vector<ChatTemplate::Piece> ChatTemplate::message(std::string_view role, st
 // A question to one of Mistral's models.
 std::vector<ChatTemplate::Piece> ChatTemplate::bracketed(std::string_view words, bool first,
                                                          std::string_view system) const {
-  const auto is_token = [&](std::string_view text) {
-    const auto& added = tokenizer_.data().added;
-    return std::any_of(added.begin(), added.end(), [&](const AddedToken& token) { return token.content == text; });
-  };
   const bool before = form_ == ChatForm::mistral_v1 || (form_ == ChatForm::mistral_v0_1 && !first);
   const std::string after = form_ == ChatForm::mistral_tekken ? "" : " ";
   const std::string last = form_ == ChatForm::mistral_tekken || form_ == ChatForm::mistral_v3 ? "" : " ";
@@ -205,6 +206,16 @@ std::vector<std::int32_t> ChatTemplate::question(std::string_view words, bool fi
   }
   if (!first || !system.empty()) return ids(pieces, Before::text);  // the line end of a message
   return ids(pieces, tokenizer_.begin_token() < 0 ? Before::nothing : Before::control);
+}
+
+std::vector<std::int32_t> ChatTemplate::answer(std::string_view words) const {
+  const bool spaced = form_ == ChatForm::llama2 || form_ == ChatForm::mistral_v1 || form_ == ChatForm::mistral_v3;
+  const bool trims = form_ == ChatForm::llama2 || form_ == ChatForm::llama3 || form_ == ChatForm::mistral_v3;
+  std::string text = spaced ? " " : "";
+  text += trims ? trimmed(words) : std::string(words);
+  if (form_ == ChatForm::llama2) text += ' ';
+  const bool after_control = is_mistral(form_) && is_token(kClose);
+  return ids({{false, text}}, after_control ? Before::control : Before::text);
 }
 
 std::vector<std::int32_t> ChatTemplate::answer_end() const {

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "qkv/chat_template.h"
+#include "qkv/conversation.h"
 
 namespace qkv {
 namespace {
@@ -34,7 +34,7 @@ TEST(ChatGolden, ConversationsAreThoseOfTheTemplates) {
     const auto recognised = recognise_chat_form(one["template"].get<std::string>());
     ASSERT_TRUE(recognised);
     ASSERT_EQ(chat_form_name(*recognised), form);
-    const ChatTemplate chat(*recognised, Tokenizer::from_json(name, golden["tokenizers"][name].dump()));
+    ChatTemplate chat(*recognised, Tokenizer::from_json(name, golden["tokenizers"][name].dump()));
     const std::vector<Ids> wanted = one["ids"];
     Ids first = chat.beginning(system);
     append(first, chat.question(questions[0], true, system));
@@ -44,6 +44,11 @@ TEST(ChatGolden, ConversationsAreThoseOfTheTemplates) {
     append(next, chat.question(questions[1], false, system));
     EXPECT_TRUE(ends_with(wanted[1], next))
         << one["text"] << testing::PrintToString(next) << " at the end of " << testing::PrintToString(wanted[1]);
+    Conversation conversation(std::move(chat));
+    const std::vector<ChatMessage> said = {
+        {"system", system}, {"user", questions[0]}, {"assistant", golden["answer"]}, {"user", questions[1]}};
+    conversation.assign(std::span(said).subspan(system.empty() ? 1 : 0));
+    EXPECT_EQ(conversation.tokens(), wanted[1]) << one["text"];
   }
   EXPECT_EQ(forms, 9u);
 }

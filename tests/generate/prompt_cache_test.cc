@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/engine.h"
 #include "qkv/error.h"
 
 namespace {
@@ -78,6 +79,20 @@ qkv::GenerateOptions drawing() {
   return options;
 }
 
+qkv::GenerateResult generate_after(qkv::Model& model, qkv::TextContext context, const Ids& prompt,
+                                   std::optional<qkv::CacheType> type = std::nullopt) {
+  qkv::Engine engine(model, {.prefix_bytes = 1 << 20, .cache_type = type});
+  engine.add_prefix(std::move(context));
+  qkv::GenerateResult result;
+  engine.submit(prompt, drawing(), [&](const qkv::EngineEvent& event) {
+    if (event.result != nullptr) result = *event.result;
+    return true;
+  });
+  while (engine.step()) {
+  }
+  return result;
+}
+
 TEST_F(PromptCache, GivesTheSameTextAndIsNotReadAgain) {
   qkv::Model model = tiny_model();
   save(model, {1, 2, 3, 4, 5, 6});
@@ -87,7 +102,7 @@ TEST_F(PromptCache, GivesTheSameTextAndIsNotReadAgain) {
     qkv::TextContext context;
     qkv::load_prompt_cache(path_, model, context);
     EXPECT_EQ(context.tokens, (Ids{1, 2, 3, 4, 5, 6}));
-    const qkv::GenerateResult result = qkv::generate(model, prompts[i], drawing(), context);
+    const qkv::GenerateResult result = generate_after(model, std::move(context), prompts[i]);
     EXPECT_EQ(result.tokens, qkv::generate(model, prompts[i], drawing()).tokens) << i;
     EXPECT_EQ(result.prompt_read, read[i]) << i;
   }
@@ -123,10 +138,9 @@ TEST_F(PromptCache, IsOfOneCacheType) {
         continue;
       }
       qkv::load_prompt_cache(path_, model, into);
-      qkv::GenerateOptions options = drawing();
-      options.cache_type = type;
-      EXPECT_EQ(qkv::generate(model, Ids{1, 2, 3, 4, 5}, options, into).tokens,
-                qkv::generate(model, Ids{1, 2, 3, 4, 5}, options).tokens);
+      const qkv::GenerateResult result = generate_after(model, std::move(into), {1, 2, 3, 4, 5}, type);
+      EXPECT_EQ(result.tokens, generate_after(model, {{}, model.make_state(type)}, {1, 2, 3, 4, 5}, type).tokens);
+      EXPECT_EQ(result.prompt_read, 1);
     }
   }
 }
@@ -177,6 +191,14 @@ TEST_F(PromptCache, NumbersThatDoNotFitAreRefusedWithTheRightChecksumToo) {
       }
     }
   }
+}
+
+TEST(TextContext, ReadTextRefusesWhatDoesNotFit) {
+  qkv::Model model = tiny_model();
+  qkv::TextContext context;
+  EXPECT_THROW(qkv::read_text(model, Ids{}, context), std::invalid_argument);
+  EXPECT_THROW(qkv::read_text(model, Ids(25, 1), context), std::invalid_argument);
+  EXPECT_THROW(qkv::read_text(model, Ids{19}, context), std::invalid_argument);
 }
 
 }  // namespace

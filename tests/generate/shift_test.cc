@@ -79,11 +79,10 @@ TEST_P(Shift, KeepsTheWholePromptWhenAsked) {
   qkv::Model model = tiny_model(GetParam(), 12);
   const Ids prompt = {3, 1, 4, 1, 5, 9};
   const qkv::GenerateOptions options = shifting(40, -1, 4);
-  qkv::TextContext context;
-  const qkv::GenerateResult result = qkv::generate(model, prompt, options, context);
+  const qkv::GenerateResult result = qkv::generate(model, prompt, options);
   EXPECT_EQ(result.tokens, plain(model, prompt, options));
-  EXPECT_TRUE(std::equal(prompt.begin(), prompt.end(), context.tokens.begin()));
-  EXPECT_LE(context.tokens.size(), 13u);
+  EXPECT_TRUE(std::equal(prompt.begin(), prompt.end(), result.context.begin()));
+  EXPECT_LE(result.context.size(), 13u);
 }
 
 TEST_P(Shift, APromptLongerThanTheContextIsCutAlike) {

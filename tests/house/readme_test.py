@@ -39,7 +39,7 @@ def faults(root, qkv):
     if quoted_program(root) not in blocks(text, "cpp"):
         yield "README.md does not quote examples/attention.cc as it is"
     examples = blocks((root / "docs/examples.md").read_text(encoding="utf-8"), "cpp")
-    for name in ("custom_mask", "training_loop", "kv_cache"):
+    for name in ("custom_mask", "training_loop", "kv_cache", "engine"):
         if quoted_program(root, name, "quote") not in examples:
             yield f"docs/examples.md does not quote examples/{name}.cc as it is"
     yield from console_faults(text, qkv)
