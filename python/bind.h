@@ -13,6 +13,7 @@ void bind_tokenizer(nanobind::module_& m);
 struct PythonModel;
 void bind_model(nanobind::module_& m);
 void bind_generate(nanobind::class_<PythonModel>& model);
+void bind_engine(nanobind::module_& m);
 void bind_trainer(nanobind::module_& m);
 void bind_inspect(nanobind::module_& m);
 

@@ -50,13 +50,16 @@ class ModelCore {
   // Without the GIL, and alone. Throws where a callback of this very model's work calls it again.
   template <class Compute>
   auto compute(Compute&& work) {
-    if (user_.load() == std::this_thread::get_id())
+    if (is_used_here())
       throw std::invalid_argument("[model] a callback cannot use the model that calls it; found that it does");
     const nb::gil_scoped_release released;
     const std::lock_guard<std::mutex> alone(mutex_);
     const User user(user_);
     return work();
   }
+
+  // Whether the caller is a callback of this model's work.
+  bool is_used_here() const noexcept { return user_.load() == std::this_thread::get_id(); }
 
   std::optional<Tokenizer> tokenizer;
   std::vector<std::int32_t> end_tokens;

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <qkv/engine.h>
 #include <qkv/error.h>
 #include <qkv/kernels.h>
 #include <qkv/threads.h>
@@ -18,7 +19,7 @@ namespace nb = nanobind;
 namespace {
 
 // qkv.FileError is an OSError that knows the path and the byte; qkv.TrainingDiverged a RuntimeError that knows the
-// step.
+// step; qkv.QueueFullError a RuntimeError.
 void translate_error(const std::exception_ptr& pointer, void*) {
   const auto text = [](const std::string& bytes) { return qkv::python::unicode(bytes); };  // paths may be any bytes
   try {
@@ -26,6 +27,8 @@ void translate_error(const std::exception_ptr& pointer, void*) {
   } catch (const qkv::FileError& error) {
     const nb::object type = nb::module_::import_("qkv._results").attr("FileError");
     PyErr_SetObject(type.ptr(), nb::object(type(text(error.what()), text(error.path()), error.offset())).ptr());
+  } catch (const qkv::QueueFullError& error) {
+    PyErr_SetString(nb::module_::import_("qkv._results").attr("QueueFullError").ptr(), error.what());
   } catch (const qkv::TrainingDiverged& error) {
     const nb::object type = nb::module_::import_("qkv._results").attr("TrainingDiverged");
     PyErr_SetObject(type.ptr(), nb::object(type(text(error.what()), error.step())).ptr());
@@ -50,6 +53,7 @@ NB_MODULE(_qkv, m) {
   qkv::python::bind_kv_cache(m);
   qkv::python::bind_tokenizer(m);
   qkv::python::bind_model(m);
+  qkv::python::bind_engine(m);
   qkv::python::bind_trainer(m);
   qkv::python::bind_inspect(m);
 }

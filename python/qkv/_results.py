@@ -25,14 +25,15 @@ class AttentionSteps(typing.NamedTuple):
 
 
 class Generated(typing.NamedTuple):
-    """What Model.generate returns with details=True."""
+    """What Model.generate returns with details=True, and what Engine tells at the end of a request."""
 
     text: typing.Any  # the new text, or None for a prompt of ids
     tokens: typing.Any  # the new ids
-    reason: str  # "max_tokens", "end_token", "context_full" or "callback"
-    prompt_read: int  # tokens of the prompt
+    reason: str  # "max_tokens", "end_token", "context_full", "callback", "stop_string", "cancelled" or "failed"
+    prompt_read: int  # tokens of the prompt that were evaluated
     prompt_seconds: float
     generate_seconds: float
+    prompt_cached: int = 0  # tokens of the prompt that another request had evaluated
 
 
 class StepReport(typing.NamedTuple):
@@ -96,6 +97,10 @@ class TrainingDiverged(RuntimeError):
 
     def __reduce__(self):
         return type(self), (*self.args, self.step)
+
+
+class QueueFullError(RuntimeError):
+    """An engine's queue is full: submit again later."""
 
 
 class FileError(OSError):
