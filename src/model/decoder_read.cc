@@ -74,8 +74,14 @@ void Decoder::last_logits(std::span<const ReadPart> parts, const View& y) {
   const auto count = static_cast<std::int64_t>(to.size());
   const View logits = work_.last_logits.take(device_, device_.stream_type(), Dims{count, c_.vocab_size});
   head_logits(qkv::rows_of(last, 0, count), logits);
-  device_.for_each(
-      count, [&](std::int64_t i) { device_.to_host(qkv::rows_of(logits, i, 1), to[static_cast<std::size_t>(i)]); });
+  device_.for_each(count, [&](std::int64_t i) {
+    const View from = qkv::rows_of(logits, i, 1);  // [1, vocab_size]
+    float* host = to[static_cast<std::size_t>(i)];
+    if (from.dtype == DType::f32) return device_.to_host(from, host);
+    std::vector<double> wide(static_cast<std::size_t>(c_.vocab_size));
+    device_.to_host(from, wide.data());
+    std::transform(wide.begin(), wide.end(), host, [](double x) { return static_cast<float>(x); });
+  });
 }
 
 }  // namespace qkv

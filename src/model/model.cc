@@ -307,8 +307,6 @@ Loss Model::loss_and_gradients(const Batch& batch, double scale, std::vector<Ten
 
 namespace {
 
-DType cache_type_of(DType operands) { return operands == DType::bf16 ? DType::bf16 : DType::f32; }
-
 void check_part(const ModelConfig& c, const ReadPart& part) {
   if (!part.state || part.state->layers.size() != static_cast<std::size_t>(c.n_layer))
     refuse("state expected " + std::to_string(c.n_layer) + " layers; found " +
@@ -332,11 +330,12 @@ void check_parts(const ModelConfig& c, std::span<const ReadPart> parts) {
 
 }  // namespace
 
-ModelState Model::make_state() const { return make_state(cache_type_of(operands())); }
+ModelState Model::make_state() const { return make_state(operands()); }
 
 ModelState Model::make_state(DType type) const {
-  if (dtype() != DType::f32) refuse("reading token by token expected an f32 model; found f64");
-  if (type == DType::f64) refuse("a cache expected f32, bf16, f16 or q8_0; found f64");
+  if ((type == DType::f64) != (dtype() == DType::f64))
+    refuse("a cache of an " + std::string(dtype_name(dtype())) + " model expected " +
+           (type == DType::f64 ? "f32, bf16, f16 or q8_0" : "f64") + "; found " + std::string(dtype_name(type)));
   ModelState state;
   for (std::int64_t i = 0; i < config().n_layer; ++i) {
     const LayerConfig& c = config().layer(i);
@@ -351,7 +350,6 @@ void Model::read(std::span<const std::int32_t> tokens, ModelState& state, std::s
 }
 
 void Model::read_batch(std::span<const ReadPart> parts) {
-  if (dtype() != DType::f32) refuse("reading token by token expected an f32 model; found f64");
   check_parts(config(), parts);
   if (parts.empty()) return;
   std::vector<std::int64_t> before;  // [parts]
