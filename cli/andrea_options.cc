@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli.h"
+#include "common_options.h"
 #include "qkv/model_file.h"
 
 namespace qkv::cli {
@@ -27,13 +28,10 @@ void add_andrea_options(CLI::App& command, AndreaOptions& options, const std::st
                   fmt::format("Parameters, those of a layer together [{}]", AndreaLayout{}.order))
       ->type_name("NAME,...")
       ->group(group);
-  command.add_option(name("matrices"), options.matrices, "How matrices lie [out-in]")
-      ->check(CLI::IsMember({"out-in", "in-out"}).description(""))
-      ->type_name("out-in|in-out")
+  add_choice(command, name("matrices"), options.matrices, {"out-in", "in-out"}, "How matrices lie [out-in]")
       ->group(group);
-  command.add_option(name("ids"), options.ids, "Which tokens come first [segments-first]")
-      ->check(CLI::IsMember({"segments-first", "bytes-first"}).description(""))
-      ->type_name("segments-first|bytes-first")
+  add_choice(command, name("ids"), options.ids, {"segments-first", "bytes-first"},
+             "Which tokens come first [segments-first]")
       ->group(group);
 }
 

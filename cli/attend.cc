@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "cli.h"
-#include "number_options.h"
+#include "common_options.h"
 #include "output_paths.h"
 
 namespace {
@@ -31,7 +31,7 @@ using qkv::cli::UsageError;
 struct Options {
   std::string q, k, v, dout;                                      // arrays to read
   std::string out, lse, probs, trace, dq, dk, dv, dmask, dsinks;  // arrays to write
-  std::string causal, align, start, window, dtype = "f32", path = "automatic";
+  std::string causal, align, start, window, dtype, path, device;
   qkv::AttentionOptions attention;           // numbers and flags
   std::map<std::string, std::string> files;  // of the options that are arrays, by their names
 
@@ -56,8 +56,8 @@ true; lengths cut off padding. Where a query stands is never guessed:
   start          start = the number given by --start, one for all or one a sequence; negative too
 A query that may read nothing gives zeros, or an error with --require-readable-key.
 
-Computes in float32 whatever the files hold, unless --dtype says otherwise: f64, or bf16 or f16 to round Q, K, V and
-DO to that storage type first. Results are float32 (float64 for f64), of rank 4. --dmask has the mask's shape.
+Computes in float32 whatever the files hold, unless --dtype says otherwise: f64 (as --device reference), or bf16 or f16
+to round Q, K, V and DO to that storage type first. Results are float32 (float64 for f64), of rank 4. --dmask has the mask's shape.
 
 Examples
   qkv attend --q Q.npy --k K.npy --v V.npy --causal top-left --out O.npy
@@ -102,6 +102,8 @@ void check(const Options& o) {
   require(aligned != "start" || !o.start.empty(), "the alignment 'start' needs --start");
   require(!o.attention.scale || std::isfinite(*o.attention.scale), "--scale takes a finite number");
   require(std::isfinite(o.attention.softcap) && o.attention.softcap >= 0, "--softcap takes a finite number from 0 up");
+  require(o.device != "reference" || ((o.dtype.empty() || o.dtype == "f64") && o.path != "tiled"),
+          "--device reference computes in f64 by the reference path; leave out --dtype and --path");
   require(o.dtype != "f64" || o.path != "tiled", "--path tiled computes in float32; leave out --dtype f64");
   require(!o.wants_gradient() || !o.dout.empty(), "gradients (--dq, --dk, --dv, --dmask, --dsinks) need --dout");
   require(o.dout.empty() || o.wants_gradient(),
@@ -172,7 +174,8 @@ void load_options(const Options& o, Inputs& in) {
 }
 
 void load(const Options& o, Inputs& in) {
-  const DType dtype = qkv::dtype_from_name(o.dtype);
+  const bool wide = o.device == "reference";
+  const DType dtype = wide ? DType::f64 : o.dtype.empty() ? DType::f32 : qkv::dtype_from_name(o.dtype);
   qkv::AttentionOptions& a = in.options;
   a = o.attention;
   set_window(o, a);
@@ -186,7 +189,7 @@ void load(const Options& o, Inputs& in) {
           "--dmask needs a floating mask; a bool one has no gradient");
   a.causal = !o.causal.empty();
   a.alignment = alignment(a.causal ? o.causal : o.align);
-  if (o.path == "reference") a.path = qkv::AttentionPath::reference;
+  if (wide || o.path == "reference") a.path = qkv::AttentionPath::reference;
   if (o.path == "tiled") a.path = qkv::AttentionPath::tiled;
 }
 
@@ -303,13 +306,10 @@ void add(CLI::App& app) {
   command->add_option("--start", o->start, "Position of query 0 of each sequence")->type_name("N[,N...]");
   command->add_option("--window", o->window, "Keys before and after that may be read")->type_name("LEFT,RIGHT");
   add_options(*command, *o);
-  command->add_option("--dtype", o->dtype, "f32 (default), f64, bf16 or f16")
-      ->check(CLI::IsMember({"f32", "f64", "bf16", "f16"}))
-      ->type_name("TYPE");
-  command
-      ->add_option("--path", o->path, "reference (scores held in full) or tiled (online softmax); default: what fits")
-      ->check(CLI::IsMember({"reference", "tiled"}))
-      ->type_name("PATH");
+  qkv::cli::add_choice(*command, "--dtype", o->dtype, {"f32", "f64", "bf16", "f16"}, "f32 (default), f64, bf16 or f16");
+  qkv::cli::add_choice(*command, "--path", o->path, {"reference", "tiled"},
+                       "reference (scores held in full) or tiled (online softmax); default: what fits");
+  qkv::cli::add_device_option(*command, o->device);
   qkv::cli::add_threads_option(*command);
   file("--out", o->out, "The result", "Arrays to write")->required();
   file("--lse", o->lse, "Logarithm of the softmax's denominator [batch, heads, seq]", "Arrays to write");

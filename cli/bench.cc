@@ -32,6 +32,12 @@ const qkv::cli::Subcommand kBench(50, add);
 
 }  // namespace
 
+void qkv::cli::require_cpu(const std::string& device, const std::string& what) {
+  if (!device.empty() && device != "cpu")
+    throw UsageError(
+        fmt::format("{} is measured against the processor's ceilings: --device expected cpu; found {}", what, device));
+}
+
 void qkv::cli::note_other_load() {
   double load = 0;  // threads that ran or waited in the last minute, those of an earlier run of this program too
   if (getloadavg(&load, 1) != 1 || load < 1.5 * std::thread::hardware_concurrency()) return;

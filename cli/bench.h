@@ -2,6 +2,8 @@
 // The parts of `qkv bench`.
 #pragma once
 
+#include <string>
+
 #include "cli.h"
 
 namespace qkv::cli {
@@ -10,6 +12,9 @@ void add_bench_peak(CLI::App& bench);
 void add_bench_attention(CLI::App& bench);
 void add_bench_train(CLI::App& bench);
 void add_bench_generate(CLI::App& bench);
+
+// Throws UsageError unless the device is the processor, whose ceilings `what` is measured against.
+void require_cpu(const std::string& device, const std::string& what);
 
 // Says on standard error if other programs use the processors: speeds mean little then.
 void note_other_load();

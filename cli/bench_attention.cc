@@ -13,7 +13,7 @@
 
 #include "bench.h"
 #include "bench_timing.h"
-#include "number_options.h"
+#include "common_options.h"
 
 namespace qkv::cli {
 namespace {
@@ -21,6 +21,7 @@ namespace {
 struct RawOptions {
   std::optional<std::string> shapes, passes;
   std::string dtypes = "f32,bf16";
+  std::string device;
   bool no_causal = false, causal = false;
   std::int64_t window = 0;
   BenchOptions bench;
@@ -178,6 +179,7 @@ void print_clock(const BenchOptions& options) {
 }
 
 void run(const RawOptions& raw) {
+  require_cpu(raw.device, "attention");
   const BenchOptions options = settled(raw);
   note_other_load();
   (void)kernel_set();  // an unknown QKV_KERNELS is told before anything is measured
@@ -301,6 +303,7 @@ void add_bench_attention(CLI::App& bench) {
   add_number(*command, "--window", raw->window, "Keys that a query reads, itself included; 0 is all")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
       ->type_name("N");
+  add_device_option(*command, raw->device);
   add_threads_option(*command);
   add_number(*command, "--reps", raw->bench.reps, "Runs of each, the median counts (7)")
       ->check(CLI::Range(1, 1000))

@@ -17,14 +17,14 @@
 
 #include "bench.h"
 #include "bench_timing.h"
-#include "number_options.h"
+#include "common_options.h"
 
 namespace {
 
 using qkv::DType;
 
 struct Options {
-  std::string model, preset = "andrea-120m", dtype = "auto", cache_type;
+  std::string model, preset = "andrea-120m", dtype = "auto", cache_type, device;
   std::int64_t prompt = 512, generate = 128, depth = 0, batch = 1, reps = 5, megabytes = 512;
   bool check_bits = false, json = false;
 };
@@ -226,6 +226,7 @@ void check_bits(const Options& o, qkv::Model& model) {
 }
 
 void run(const Options& o) {
+  qkv::cli::require_cpu(o.device, "generation");
   qkv::cli::note_other_load();
   qkv::Model model = make_model(o);
   if (o.check_bits) return check_bits(o, model);
@@ -271,6 +272,7 @@ void qkv::cli::add_bench_generate(CLI::App& bench) {
   count("--memory-mb", options->megabytes, "Memory to read for the ceiling, in MiB", CLI::Range(1, 1 << 20));
   command->add_flag("--check-bits", options->check_bits, "Compare logits of all ways of reading, and measure nothing");
   command->add_flag("--json", options->json, "One JSON object a line");
+  add_device_option(*command, options->device);
   add_threads_option(*command);
   command->footer(kFooter);
   command->callback([options] { run(*options); });

@@ -13,13 +13,14 @@
 
 #include "bench.h"
 #include "bench_timing.h"
-#include "number_options.h"
+#include "common_options.h"
 
 namespace {
 
 using qkv::DType;
 
 struct Options {
+  std::string device;
   int reps = 15;
   std::int64_t megabytes = 512;
   bool json = false;
@@ -85,6 +86,7 @@ void reading(const Options& options) {
 }
 
 void run(const Options& options) {
+  qkv::cli::require_cpu(options.device, "the peak");
   qkv::cli::note_other_load();
   if (!options.json) qkv::cli::print(fmt::format("{} threads, kernels {}\n", qkv::num_threads(), qkv::kernel_set()));
   multiply_adds(options, DType::f32);
@@ -97,6 +99,7 @@ void run(const Options& options) {
 void qkv::cli::add_bench_peak(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand("peak", "Ceilings: multiply-adds a second, bytes read a second");
   const auto options = std::make_shared<Options>();
+  add_device_option(*command, options->device);
   add_threads_option(*command);
   qkv::cli::add_number(*command, "--reps", options->reps, "Runs of each, the median counts (15)")
       ->check(CLI::Range(1, 1000))

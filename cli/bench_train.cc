@@ -8,12 +8,13 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench.h"
 #include "bench_timing.h"
-#include "number_options.h"
+#include "common_options.h"
 #include "train_profile.h"
 
 namespace {
@@ -21,7 +22,7 @@ namespace {
 using qkv::DType;
 
 struct Options {
-  std::string preset = "andrea-120m", dtypes = "bf16,f32", optimizer = "adamw";
+  std::string preset = "andrea-120m", dtypes, device, optimizer = "adamw";
   std::int64_t batch_size = 4, ctx_len = 0, steps = 5;
   bool recompute = false, json = false;
 };
@@ -37,7 +38,12 @@ Examples
   qkv bench train --preset andrea-12m --dtype f32 --batch-size 8 --steps 20
   qkv bench train --recompute --json)";
 
-std::vector<DType> types_of(const std::string& list) {
+std::vector<DType> types_of(const std::string& list, const std::string& device) {
+  if (device == "reference") {
+    if (!list.empty()) throw qkv::cli::UsageError("--dtype is for --device cpu; reference computes in f64");
+    return {DType::f64};
+  }
+  if (list.empty()) return {DType::bf16, DType::f32};
   std::vector<DType> types;
   for (std::size_t at = 0; at <= list.size();) {
     const std::size_t end = std::min(list.find(',', at), list.size());
@@ -55,7 +61,7 @@ qkv::Trainer make_trainer(const Options& o, const qkv::ModelConfig& config, DTyp
   qkv::TrainConfig train;
   train.batch_size = o.batch_size;
   train.steps = o.steps + 1;
-  train.operands = dtype;
+  if (dtype != DType::f64) train.operands = dtype;
   train.recompute = o.recompute;
   train.optimizer = o.optimizer;
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(config.ctx_len * (2 * o.batch_size + 2)));
@@ -67,7 +73,7 @@ qkv::Trainer make_trainer(const Options& o, const qkv::ModelConfig& config, DTyp
     token = static_cast<std::int32_t>(state % 257);
   }
   auto data = qkv::TokenDataset::from_tokens(tokens, {}, config.vocab_size);
-  return {qkv::Model(config, 1), qkv::Tokenizer::bytes(), std::move(data), train};
+  return {qkv::Model(config, 1, o.device.empty() ? "cpu" : o.device), qkv::Tokenizer::bytes(), std::move(data), train};
 }
 
 void run(const Options& o, DType dtype) {
@@ -77,18 +83,20 @@ void run(const Options& o, DType dtype) {
   trainer.step();
   qkv::cli::TrainProfile profile;
   trainer.model().set_profile(&profile.model);
-  const qkv::PeakMeter meter(dtype);
+  std::optional<qkv::PeakMeter> meter;  // of the processor; f64 has no such loop
+  if (dtype != DType::f64) meter.emplace(dtype);
   std::vector<double> seconds, peaks;
   for (std::int64_t i = 0; i < o.steps; ++i) {
     const qkv::StepReport report = trainer.step();
     profile.add(report);
     seconds.push_back(report.seconds);
-    for (int k = 0; k < 3; ++k) peaks.push_back(meter.sample());
+    for (int k = 0; meter && k < 3; ++k) peaks.push_back(meter->sample());
   }
-  const double step = qkv::cli::median_of(seconds), peak = qkv::cli::median_of(peaks);
+  const double step = qkv::cli::median_of(seconds), peak = meter ? qkv::cli::median_of(peaks) : 0;
   const double rate = static_cast<double>(o.batch_size * config.ctx_len) / step;
   const double gflops = rate * qkv::training_flops_per_token(config, config.ctx_len) / 1e9;
   if (o.json) {
+    using Json = nlohmann::ordered_json;
     const nlohmann::ordered_json line = {{"preset", o.preset},
                                          {"dtype", qkv::dtype_name(dtype)},
                                          {"batch_size", o.batch_size},
@@ -97,25 +105,25 @@ void run(const Options& o, DType dtype) {
                                          {"optimizer", o.optimizer},
                                          {"threads", qkv::num_threads()},
                                          {"tokens_per_s", rate},
-                                         {"fraction", gflops / peak},
-                                         {"peak_gflops", peak},
+                                         {"fraction", meter ? Json(gflops / peak) : Json()},
+                                         {"peak_gflops", meter ? Json(peak) : Json()},
                                          {"peak_rss_bytes", qkv::cli::peak_memory()},
                                          {"ms_per_step", step * 1e3},
                                          {"ms_per_step_of", qkv::cli::profile_json(profile)}};
     qkv::cli::print(line.dump() + "\n");
     return;
   }
-  qkv::cli::print(
-      fmt::format("{} {}: {:.1f} tokens/s, {:.1f} GF/s, {:.1f} % of the peak of {:.0f} ({}), {} threads, "
-                  "{} x {} tokens a step, {:.2f} GB at most\n{}",
-                  o.preset, qkv::dtype_name(dtype), rate, gflops, 100 * gflops / peak, peak, meter.instructions(),
-                  qkv::num_threads(), o.batch_size, config.ctx_len, static_cast<double>(qkv::cli::peak_memory()) / 1e9,
-                  qkv::cli::profile_table(profile)));
+  std::string text = fmt::format("{} {}: {:.1f} tokens/s, {:.1f} GF/s", o.preset, qkv::dtype_name(dtype), rate, gflops);
+  if (meter)
+    text += fmt::format(", {:.1f} % of the peak of {:.0f} ({})", 100 * gflops / peak, peak, meter->instructions());
+  qkv::cli::print(text + fmt::format(", {} threads, {} x {} tokens a step, {:.2f} GB at most\n{}", qkv::num_threads(),
+                                     o.batch_size, config.ctx_len, static_cast<double>(qkv::cli::peak_memory()) / 1e9,
+                                     qkv::cli::profile_table(profile)));
 }
 
 void run_all(const Options& o) {
   qkv::cli::note_other_load();
-  for (const DType dtype : types_of(o.dtypes)) {
+  for (const DType dtype : types_of(o.dtypes, o.device)) {
     if (dtype == DType::bf16 && !qkv::fast_bf16()) {
       qkv::cli::print_error("qkv: note: this processor has no bf16 instructions; bf16 is left out\n");
       continue;
@@ -129,23 +137,18 @@ void run_all(const Options& o) {
 void qkv::cli::add_bench_train(CLI::App& bench) {
   auto options = std::make_shared<Options>();
   CLI::App* command = bench.add_subcommand("train", "Training steps: tokens a second, share of the peak, time by part");
-  command->add_option("--preset", options->preset, "Model to train")
-      ->check(CLI::IsMember(preset_names()).description(""))
-      ->capture_default_str();
+  qkv::cli::add_choice(*command, "--preset", options->preset, preset_names(), "Model to train");
   command
-      ->add_option("--dtype", options->dtypes, "Operands of products: bf16, f32 or both (memory is that of the first)")
-      ->type_name("TYPE[,TYPE]")
-      ->capture_default_str();
-  add_number(*command, "--batch-size", options->batch_size, "Sequences a step")
-      ->check(at_least(1))
-      ->capture_default_str();
+      ->add_option("--dtype", options->dtypes,
+                   "Matmul precision: bf16, f32 or both (memory is that of the first) [bf16,f32]")
+      ->type_name("TYPE[,TYPE]");
+  add_count(*command, "--batch-size", options->batch_size, 1, "Sequences a step");
   add_number(*command, "--ctx-len", options->ctx_len, "Tokens of a sequence [the preset's]")->check(at_least(1));
-  add_number(*command, "--steps", options->steps, "Steps timed")->check(at_least(1))->capture_default_str();
-  command->add_option("--optimizer", options->optimizer, "Optimizer")
-      ->check(CLI::IsMember(optimizer_names()).description(""))
-      ->capture_default_str();
+  add_count(*command, "--steps", options->steps, 1, "Steps timed");
+  qkv::cli::add_choice(*command, "--optimizer", options->optimizer, optimizer_names(), "Optimizer");
   command->add_flag("--recompute", options->recompute, "Keep less than half of the activations and make them again");
   command->add_flag("--json", options->json, "One JSON object a line");
+  add_device_option(*command, options->device);
   add_threads_option(*command);
   command->footer(kFooter);
   command->callback([options] { run_all(*options); });

@@ -51,7 +51,7 @@ class Chat {
   explicit Chat(const Options& options)
       : generate_(qkv::cli::checked_options(options.writing)),
         jinja_(qkv::load_chat_template(options.model)),
-        loaded_(qkv::load_model_for_reading(options.model, qkv::weight_type_from_name(options.writing.dtype))),
+        loaded_(qkv::cli::load_for_generation(options.model, options.writing)),
         conversation_(qkv::ChatTemplate(form_of(options, jinja_), loaded_.tokenizer),
                       options.system ? *options.system : qkv::default_system_message(jinja_)),
         engine_(loaded_.model,

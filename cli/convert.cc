@@ -9,8 +9,8 @@
 
 #include "andrea_options.h"
 #include "cli.h"
+#include "common_options.h"
 #include "lora_options.h"
-#include "number_options.h"
 #include "output_paths.h"
 #include "qkv/andrea.h"
 #include "qkv/model_file.h"
@@ -127,17 +127,12 @@ void add(CLI::App& app) {
   command->add_option("DST", options->target, "What to write: a directory, or a file that ends in .gguf or .bin")
       ->required();
   qkv::cli::add_lora_option(*command, options->lora);
-  command->add_option("--to", options->to, "The format [by the name's end: gguf, andrea (.bin), otherwise qkv]")
-      ->check(CLI::IsMember({"qkv", "hf", "gguf", "andrea"}).description(""))
-      ->type_name("qkv|hf|gguf|andrea");
-  command->add_option("--type", options->type, "How matrices are stored [f32; bf16 in GGUF files]")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"}).description(""))
-      ->type_name("f32|f16|bf16|q8_0|q4_0|q4_1");
-  qkv::cli::add_number(*command, "--shard-bytes", options->shard_bytes,
-                       "The most a file of a Hugging Face directory may hold")
-      ->check(qkv::cli::at_least(1))
-      ->capture_default_str()
-      ->type_name("N");
+  qkv::cli::add_choice(*command, "--to", options->to, {"qkv", "hf", "gguf", "andrea"},
+                       "The format [by the name's end: gguf, andrea (.bin), otherwise qkv]");
+  qkv::cli::add_choice(*command, "--type", options->type, {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"},
+                       "How matrices are stored [f32; bf16 in GGUF files]");
+  qkv::cli::add_count(*command, "--shard-bytes", options->shard_bytes, 1,
+                      "The most a file of a Hugging Face directory may hold");
   qkv::cli::add_andrea_options(*command, options->andrea, "Checkpoints of ANDREA: what they do not say of themselves");
   qkv::cli::add_threads_option(*command);
   command->callback([options] { run(*options); });

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "cli.h"
+#include "common_options.h"
 #include "qkv/interrupt.h"
 #include "qkv/model_file.h"
 #include "train_progress.h"
@@ -63,12 +64,8 @@ void add_text_options(CLI::App& command, TextOptions& options, const std::string
       ->capture_default_str()
       ->take_last()
       ->group(group);
-  command
-      .add_option("--format", options.format,
-                  "What the files hold: auto takes .jsonl and .ndjson as lines of JSON, all else as plain text")
-      ->check(CLI::IsMember({"auto", "text", "jsonl"}).description(""))
-      ->type_name("auto|text|jsonl")
-      ->capture_default_str()
+  add_choice(command, "--format", options.format, {"auto", "text", "jsonl"},
+             "What the files hold: auto takes .jsonl and .ndjson as lines of JSON, all else as plain text")
       ->take_last()
       ->group(group);
 }

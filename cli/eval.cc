@@ -9,9 +9,9 @@
 #include <stdexcept>
 
 #include "cli.h"
+#include "common_options.h"
 #include "corpus_options.h"
 #include "lora_options.h"
-#include "number_options.h"
 #include "qkv/error.h"
 #include "qkv/evaluate.h"
 #include "qkv/interrupt.h"
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using namespace qkv::cli;
 
 struct Options {
-  std::string model, lora;
+  std::string model, lora, device;
   std::vector<std::string> data;
   std::string part = "all";
   TextOptions text;
@@ -78,8 +78,7 @@ void run(const Options& options) {
   const std::optional<std::string> tokens = token_file(options.data);
   if (!tokens && options.part != "all") throw UsageError("--part is for token files; text has no parts");
   qkv::install_interrupt_latch();
-  qkv::LoadedModel loaded = qkv::load_model(options.model);
-  add_adapters(loaded.model, options.lora);
+  qkv::LoadedModel loaded = load_with_adapters(options.model, options.lora, options.device);
   Progress bar("evaluating", 0, true);
   const qkv::EvaluateProgress progress = [&](std::int64_t done, std::int64_t total) {
     if (qkv::interrupt_requested()) throw std::runtime_error("interrupted");
@@ -107,15 +106,13 @@ void add(CLI::App& app) {
       ->required()
       ->type_name("PATH");
   add_lora_option(*command, options->lora);
+  add_device_option(*command, options->device);
   command
       ->add_option("--data", options->data,
                    "Text files, .jsonl files, directories, - for standard input; or a token file of qkv tokenize")
       ->required()
       ->type_name("FILE|DIR...");
-  command->add_option("--part", options->part, "Of a token file: which part")
-      ->check(CLI::IsMember({"all", "training", "validation"}).description(""))
-      ->type_name("all|training|validation")
-      ->capture_default_str();
+  add_choice(*command, "--part", options->part, {"all", "training", "validation"}, "Of a token file: which part");
   add_text_options(*command, options->text, "Options");
   add_number(*command, "--ctx-len", options->evaluate.ctx, "Tokens of a window [the model's]")
       ->check(at_least(1))
@@ -125,10 +122,7 @@ void add(CLI::App& app) {
              "what stands before it")
       ->check(at_least(1))
       ->type_name("N");
-  add_number(*command, "--batch-size", options->evaluate.batch_size, "Windows at once")
-      ->check(at_least(1))
-      ->capture_default_str()
-      ->type_name("N");
+  add_count(*command, "--batch-size", options->evaluate.batch_size, 1, "Windows at once");
   command->add_flag("--json", options->json, "One JSON object instead of a report");
   add_threads_option(*command);
   command->callback([options] { run(*options); });

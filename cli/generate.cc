@@ -154,14 +154,12 @@ std::vector<qkv::GenerateResult> generate_all(qkv::Engine& engine, const Options
 
 void run(const Options& options) {
   qkv::GenerateOptions generate = qkv::cli::checked_options(options.writing);
-  const std::string& dtype = options.writing.dtype;
   // Adapters are merged into parameters of f32; without them weights stay as they are stored.
-  if (!options.lora.empty() && dtype != "auto")
+  if (!options.lora.empty() && options.writing.dtype != "auto")
     throw qkv::cli::UsageError("--dtype has no meaning with --lora, which computes in f32");
   qkv::LoadedModel loaded = options.lora.empty()
-                                ? qkv::load_model_for_reading(options.model, qkv::weight_type_from_name(dtype))
-                                : qkv::load_model(options.model);
-  qkv::cli::add_adapters(loaded.model, options.lora);
+                                ? qkv::cli::load_for_generation(options.model, options.writing)
+                                : qkv::cli::load_with_adapters(options.model, options.lora, options.writing.device);
   const std::vector<std::vector<std::int32_t>> prompts = all_prompts(options, loaded.tokenizer);
   generate.end_tokens = loaded.end_tokens;
   qkv::cli::require_known_tokens(generate, loaded);

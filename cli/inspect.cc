@@ -11,8 +11,8 @@
 #include <optional>
 
 #include "cli.h"
+#include "common_options.h"
 #include "inspect_text.h"
-#include "number_options.h"
 #include "output_paths.h"
 #include "qkv/error.h"
 #include "qkv/model_file.h"
@@ -24,7 +24,7 @@ namespace {
 using namespace qkv::cli;
 
 struct Options {
-  std::string model, file, html, save, colour = "auto";
+  std::string model, device, file, html, save, colour = "auto";
   std::optional<std::string> prompt, patch_text;
   std::optional<std::int64_t> layer, head;
   std::vector<std::string> ablate, patch;
@@ -175,7 +175,7 @@ void check_heads(const Options& o, const qkv::ModelConfig& c) {
 void run(const Options& o) {
   check(o);
   qkv::cli::check_outputs({o.model, o.file}, {{"--html", o.html}, {"--save", o.save}});
-  qkv::LoadedModel loaded = qkv::load_model(o.model);
+  qkv::LoadedModel loaded = qkv::load_model(o.model, o.device);
   check_heads(o, loaded.model.config());
   std::vector<std::int32_t> tokens;
   if (o.has_text()) tokens = tokens_of(o.prompt ? *o.prompt : read_text(o.file), loaded);
@@ -258,15 +258,11 @@ void add(CLI::App& app) {
       ->check(at_least(0))
       ->type_name("H");
   command->add_flag("--all", o->all, "Show every head in that way");
-  add_number(*command, "--top", o->top, "Keys shown of each query")
-      ->check(at_least(1))
-      ->capture_default_str()
-      ->type_name("N");
-  command->add_option("--color,--colour", o->colour, "Heat maps in colour; auto: on a terminal, unless NO_COLOR is set")
-      ->check(CLI::IsMember({"auto", "always", "never"}).description(""))
-      ->type_name("auto|always|never")
-      ->capture_default_str();
+  add_count(*command, "--top", o->top, 1, "Keys shown of each query");
+  add_choice(*command, "--color,--colour", o->colour, {"auto", "always", "never"},
+             "Heat maps in colour; auto: on a terminal, unless NO_COLOR is set");
   add_outputs(*command, *o);
+  add_device_option(*command, o->device);
   add_threads_option(*command);
   command->footer(
       "Attention weights are coefficients for mixing values. They are no proof of what a head means: a head can read "

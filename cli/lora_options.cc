@@ -73,4 +73,12 @@ void add_adapters(Model& model, const std::string& directory) {
   if (!directory.empty()) add_lora(model, load_lora(directory, model.config()));
 }
 
+LoadedModel load_with_adapters(const std::string& path, const std::string& lora, const std::string& device) {
+  if (lora.empty()) return load_model(path, device);
+  LoadedModel loaded = load_model(path);
+  add_adapters(loaded.model, lora);
+  if (!device.empty() && device != loaded.model.device()) loaded.model = loaded.model.on_device(device);
+  return loaded;
+}
+
 }  // namespace qkv::cli

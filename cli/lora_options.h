@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "qkv/lora.h"
+#include "qkv/model_file.h"
 
 namespace qkv::cli {
 
@@ -27,5 +28,7 @@ std::string describe_lora(const LoraAdapters& adapters);
 void add_lora_option(CLI::App& command, std::string& directory);
 // Adds the adapters in `directory` to the model, unless it is empty.
 void add_adapters(Model& model, const std::string& directory);
+// The model at a path with the adapters in `lora`, unless that is empty, on a device (empty: the model's own).
+LoadedModel load_with_adapters(const std::string& path, const std::string& lora, const std::string& device);
 
 }  // namespace qkv::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampler_options.h"
-#include "number_options.h"
+#include "common_options.h"
 
 #include <charconv>
 #include <cmath>
@@ -54,10 +54,15 @@ void add_model_option(CLI::App& command, std::string& path) {
 }
 
 void add_dtype_option(CLI::App& command, WritingOptions& options) {
-  command.add_option("--dtype", options.dtype, "Weights: as the file stores them (auto), all in f32, or all in bf16")
-      ->check(CLI::IsMember({"auto", "f32", "bf16"}).description(""))
-      ->capture_default_str()
-      ->type_name("TYPE");
+  add_choice(command, "--dtype", options.dtype, {"auto", "f32", "bf16"},
+             "Weights: as the file stores them (auto), all in f32, or all in bf16");
+  add_device_option(command, options.device);
+}
+
+qkv::LoadedModel load_for_generation(const std::string& path, const WritingOptions& options) {
+  if (options.dtype != "auto" && !options.device.empty() && options.device != "cpu")
+    throw UsageError("--dtype is for --device cpu; " + options.device + " has a type of its own");
+  return qkv::load_model_for_reading(path, qkv::weight_type_from_name(options.dtype), options.device);
 }
 
 void add_max_tokens_option(CLI::App& command, WritingOptions& options, const std::string& help) {

@@ -16,10 +16,13 @@ struct WritingOptions {
   qkv::GenerateOptions generate;
   std::vector<std::string> biases;  // "ID+VALUE" or "ID-VALUE"
   std::string dtype = "auto";       // of weights
+  std::string device;
 };
 
-void add_model_option(CLI::App& command, std::string& path);  // -m
-void add_dtype_option(CLI::App& command, WritingOptions& options);
+void add_model_option(CLI::App& command, std::string& path);        // -m
+void add_dtype_option(CLI::App& command, WritingOptions& options);  // --dtype and --device
+// The model at a path as these two ask. Throws UsageError.
+qkv::LoadedModel load_for_generation(const std::string& path, const WritingOptions& options);
 void add_max_tokens_option(CLI::App& command, WritingOptions& options, const std::string& help);  // -n
 
 // Adds --temp, --top-k, --typical, --top-p, --min-p, the penalties, --logit-bias, --seed and --stop.

@@ -55,8 +55,13 @@ class FreshDirectory {
 
 void warn(const std::string& text) { print_error("qkv: warning: " + text + "\n"); }
 
-// What --dtype asks for, as far as this processor goes.
-qkv::DType operands_of(const TrainSettings& settings) {
+// What --dtype asks for, as far as this processor goes; another device has operands of its own.
+qkv::DType operands_of(const TrainSettings& settings, std::string_view device) {
+  if (device != "cpu") {
+    if (settings.dtype != "auto")
+      throw UsageError(fmt::format("--dtype is for --device cpu; {} computes in f64", device));
+    return qkv::DType::f32;
+  }
   if (settings.dtype == "f32" || (settings.dtype == "auto" && !qkv::fast_bf16())) return qkv::DType::f32;
   if (qkv::fast_bf16()) return qkv::DType::bf16;
   warn("this processor has no bf16 instructions; training in f32");
@@ -97,7 +102,10 @@ qkv::Trainer start(const TrainSettings& settings) {
   }
   qkv::TrainConfig config;
   settings.apply(config);
-  config.operands = operands_of(settings);
+  const std::string device = settings.device.empty() ? "cpu" : settings.device;
+  config.operands = operands_of(settings, device);
+  if (device != "cpu" && !settings.lora.shape.empty())
+    throw UsageError("--lora trains on --device cpu; found " + device);
   asked([&] { qkv::validate(config); });
   std::optional<InitialModel> initial = InitialModel::open(settings);
   const auto model_of = [&](std::int64_t vocabulary) {
@@ -111,12 +119,12 @@ qkv::Trainer start(const TrainSettings& settings) {
   TrainData data = train_data(
       settings, config.window > 0 ? config.window : shape.ctx_len, initial ? &initial->tokenizer() : nullptr,
       [&](std::int64_t vocabulary) {
-        if (settings.memory_check)
+        if (settings.memory_check && device == "cpu")
           check_memory(model_of(vocabulary), config, adapters ? &*adapters : nullptr,
                        initial ? "--window" : "--ctx-len");
       },
       [&] { directory.emplace(settings.out); });
-  qkv::Model model = initial ? initial->take() : qkv::Model(model_of(data.tokenizer.size()), config.seed);
+  qkv::Model model = initial ? initial->take(device) : qkv::Model(model_of(data.tokenizer.size()), config.seed, device);
   qkv::Trainer trainer =
       adapters ? qkv::Trainer(std::move(model), std::move(data.tokenizer), std::move(data.tokens), config,
                               std::move(*adapters))
@@ -155,14 +163,19 @@ qkv::Trainer resume(const TrainSettings& settings) {
   for (const std::string& what : refused)
     warn(fmt::format("this checkpoint is refused: {}; going on from the one of step {}", what, trainer.steps_done()));
   check_same_model(settings, trainer, trainer.model().config());
+  const std::string device(trainer.model().device());
+  if (!settings.device.empty() && settings.device != device)
+    throw UsageError(
+        fmt::format("a run's device cannot change: its parameters are those of {}; leave out --device", device));
   qkv::TrainConfig config = trainer.config();
   settings.apply(config);
   if (config.steps < trainer.steps_done())
     throw UsageError(fmt::format("--steps {} is less than the {} steps that the run in {} has done", config.steps,
                                  trainer.steps_done(), settings.out));
-  if (settings.dtype != "auto") config.operands = operands_of(settings);
+  if (settings.dtype != "auto") config.operands = operands_of(settings, device);
   asked([&] { trainer.set_config(config); });
-  if (settings.memory_check) check_memory(trainer.model().config(), config, trainer.adapters(), "--window");
+  if (settings.memory_check && device == "cpu")
+    check_memory(trainer.model().config(), config, trainer.adapters(), "--window");
   print(fmt::format("resuming after step {} of {}\n", trainer.steps_done(), config.steps));
   return trainer;
 }
@@ -183,7 +196,7 @@ void describe(qkv::Trainer& trainer) {
                     data.validation().size(), trainer.config().steps,
                     trainer.config().batch_size * trainer.config().grad_accum * window_of(trainer)));
   if (trainer.adapters()) print("adapters: " + describe_lora(*trainer.adapters()) + "; the rest stays as it is\n");
-  print(memory_text(c, trainer.config(), trainer.adapters()) + "\n");
+  if (trainer.model().device() == "cpu") print(memory_text(c, trainer.config(), trainer.adapters()) + "\n");
   if (!trainer.has_validation()) print("note: no validation text, so there will be no evaluations\n");
 }
 
@@ -303,8 +316,7 @@ class Reporter {
 };
 
 // What the page says beside the configuration.
-std::vector<qkv::RunFacts> page_facts(const TrainSettings& settings, const qkv::Trainer& trainer,
-                                      const qkv::Peak& peak) {
+std::vector<qkv::RunFacts> page_facts(const TrainSettings& settings, qkv::Trainer& trainer, const qkv::Peak& peak) {
   const qkv::TokenDataset& data = trainer.data();
   qkv::RunFacts text{"Data", {}};
   for (const std::string& file : settings.data) text.rows.emplace_back("text", file);
@@ -316,7 +328,10 @@ std::vector<qkv::RunFacts> page_facts(const TrainSettings& settings, const qkv::
   if (trainer.adapters()) text.rows.emplace_back("adapters", describe_lora(*trainer.adapters()));
   text.rows.emplace_back("training", size(data.training()));
   text.rows.emplace_back("validation", size(data.validation()));
-  return {text, {"Machine", {{"peak", fmt::format("{:.0f} GF/s ({})", peak.gflops, peak.instructions)}}}};
+  qkv::RunFacts machine{"Machine", {{"device", std::string(trainer.model().device())}}};
+  if (peak.gflops > 0)
+    machine.rows.emplace_back("peak", fmt::format("{:.0f} GF/s ({})", peak.gflops, peak.instructions));
+  return {text, machine};
 }
 
 // run_training with its page. The page of a run that an error ends says so.
@@ -339,9 +354,9 @@ void report_speed(Reporter& reporter, const TrainSettings& settings, double flop
   const TrainProfile& profile = reporter.profile();
   if (profile.steps == 0) return;
   const double rate = static_cast<double>(profile.tokens) / reporter.seconds(), peak = std::max(before, after);
-  reporter.line(
-      fmt::format("speed: {:.1f} tokens/s in all, {:.1f} % of the peak of {:.0f} GF/s; {:.2f} GB of memory at most",
-                  rate, 100 * rate * flops / (peak * 1e9), peak, static_cast<double>(peak_memory()) / 1e9));
+  std::string text = fmt::format("speed: {:.1f} tokens/s in all", rate);
+  if (peak > 0) text += fmt::format(", {:.1f} % of the peak of {:.0f} GF/s", 100 * rate * flops / (peak * 1e9), peak);
+  reporter.line(text + fmt::format("; {:.2f} GB of memory at most", static_cast<double>(peak_memory()) / 1e9));
   if (settings.profile) print(profile_table(profile));
 }
 
@@ -353,10 +368,13 @@ void run(const TrainSettings& settings) {
   double flops = qkv::training_flops_per_token(model, window_of(trainer));
   if (trainer.adapters())  // only the matrices that adapters change have a gradient
     flops -= 2.0 * static_cast<double>(qkv::matrix_parameters(model) - adapted_elements(model, *trainer.adapters()));
-  const qkv::DType operands = trainer.config().operands;
-  const qkv::Peak peak = qkv::measure_peak(operands);
-  print(fmt::format("products of {}: peak {:.0f} GF/s ({}), {:.1f} MFLOP a token\n", qkv::dtype_name(operands),
-                    peak.gflops, peak.instructions, flops / 1e6));
+  const bool on_cpu = trainer.model().device() == "cpu";  // whose peak can be measured
+  const auto peak_now = [&] { return on_cpu ? qkv::measure_peak(trainer.config().operands) : qkv::Peak{}; };
+  const qkv::Peak peak = peak_now();
+  print(on_cpu ? fmt::format("products of {}: peak {:.0f} GF/s ({}), {:.1f} MFLOP a token\n",
+                             qkv::dtype_name(trainer.config().operands), peak.gflops, peak.instructions, flops / 1e6)
+               : fmt::format("device {}: {}, {:.1f} MFLOP a token\n", trainer.model().device(),
+                             qkv::dtype_name(trainer.model().dtype()), flops / 1e6));
   qkv::install_interrupt_latch();
   Reporter reporter(trainer, settings, flops, peak.gflops * 1e9);
   if (settings.profile) trainer.model().set_profile(&reporter.profile().model);
@@ -365,7 +383,7 @@ void run(const TrainSettings& settings) {
   const bool complete = run_with_page(
       trainer, {settings.out, flops, peak.gflops * 1e9, settings.stop_after, settings.save_patience}, reporter, page);
   trainer.model().set_profile(nullptr);
-  report_speed(reporter, settings, flops, peak.gflops, qkv::measure_peak(operands).gflops);
+  report_speed(reporter, settings, flops, peak.gflops, peak_now().gflops);
   if (!complete) {
     reporter.line(fmt::format("{}: step {} is finished and saved in {}; go on with --resume",
                               qkv::interrupt_requested() ? "interrupted" : "stopped", trainer.steps_done(),

@@ -3,10 +3,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <string>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "cli.h"
+#include "qkv/model_members.h"
 
 namespace qkv::cli {
 namespace {
@@ -20,41 +23,24 @@ ModelConfig with_derived_sizes_free(ModelConfig config) {
   return config;
 }
 
-struct Size {
-  const char* name;
-  std::int64_t ModelConfig::*member;
-};
-constexpr Size kSizes[] = {{"n-layer", &ModelConfig::n_layer},   {"d-model", &ModelConfig::d_model},
-                           {"n-head", &ModelConfig::n_head},     {"n-kv-head", &ModelConfig::n_kv_head},
-                           {"head-dim", &ModelConfig::head_dim}, {"v-head-dim", &ModelConfig::v_head_dim},
-                           {"d-ff", &ModelConfig::d_ff},         {"ctx-len", &ModelConfig::ctx_len}};
-
-// "--d-model 64, where it has 96"; for what is no size the kind of option is enough.
+// "--d-model 64, where it has 96"
 std::string difference(const ModelConfig& asked, const ModelConfig& stored) {
-  for (const auto& [name, member] : kSizes)
-    if (asked.*member != stored.*member)
-      return fmt::format("--{} {}, where it has {}{}", name, asked.*member, stored.*member,
-                         std::string_view(name) == "ctx-len" ? " (--window trains on shorter sequences)" : "");
-  if (asked.norm != stored.norm || asked.norm_gain != stored.norm_gain || asked.norm_bias != stored.norm_bias ||
-      asked.norm_eps != stored.norm_eps || asked.embedding_norm != stored.embedding_norm ||
-      asked.final_norm != stored.final_norm)
-    return "norms that it does not have";
-  if (asked.activation != stored.activation) return "another --activation";
-  if (asked.positions != stored.positions || asked.rope_theta != stored.rope_theta) return "other --positions";
-  if (asked.tied_head != stored.tied_head) return "another head";
-  return "biases that it does not have, or none";
-}
-
-Model in_f32(Model model) {
-  if (model.dtype() == DType::f32) return model;
-  std::vector<Tensor> parameters;
-  for (const Tensor& from : std::as_const(model).parameters()) {
-    Tensor to(from.shape());  // as the parameter
-    std::transform(from.data<double>(), from.data<double>() + from.size(), to.data<float>(),
-                   [](double x) { return static_cast<float>(x); });
-    parameters.push_back(std::move(to));
-  }
-  return Model(model.config(), std::move(parameters));
+  const auto members = [](const ModelConfig& c) {
+    std::vector<std::pair<std::string, std::string>> all;
+    for_each_member(c, [&](const char* name, const auto& value) {
+      if constexpr (std::is_enum_v<std::remove_cvref_t<decltype(value)>>)
+        all.emplace_back(name, enum_name(value));
+      else
+        all.emplace_back(name, fmt::format("{}", value));
+    });
+    return all;
+  };
+  const auto wanted = members(asked), found = members(stored);
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    if (wanted[i] != found[i])
+      return fmt::format("--{} {}, where it has {}{}", with_dashes(wanted[i].first), wanted[i].second, found[i].second,
+                         wanted[i].first == "ctx_len" ? " (--window trains on shorter sequences)" : "");
+  return "other layers than it has";
 }
 
 }  // namespace
@@ -97,9 +83,9 @@ std::optional<InitialModel> InitialModel::open(const TrainSettings& settings) {
   return initial;
 }
 
-Model InitialModel::take() {
-  if (!model_) return in_f32(load_model(path_).model);
-  return std::move(*model_);
+Model InitialModel::take(const std::string& device) {
+  if (!model_) return load_model(path_, device).model;
+  return model_->device() == device ? std::move(*model_) : model_->on_device(device);
 }
 
 }  // namespace qkv::cli

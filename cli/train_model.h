@@ -24,7 +24,7 @@ class InitialModel {
   const ModelConfig& config() const noexcept { return config_; }
   const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
   const TextFacts& text_facts() const noexcept { return facts_; }
-  Model take();  // in f32, whatever the file holds
+  Model take(const std::string& device);  // in the device's type, whatever the file holds
 
  private:
   InitialModel(std::string path, ModelConfig config, Tokenizer tokenizer, TextFacts facts)

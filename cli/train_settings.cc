@@ -7,7 +7,7 @@
 #include <map>
 
 #include "cli.h"
-#include "number_options.h"
+#include "common_options.h"
 #include "qkv/error.h"
 #include "qkv/model_members.h"
 
@@ -100,87 +100,69 @@ void add_both_biases(CLI::App& command, std::vector<std::function<void(ModelConf
   });
 }
 
+// Groups the options from number `first` on; of one that is given twice the last value counts, unless it takes a list.
+void group_options(CLI::App& command, std::size_t first, const char* group) {
+  const auto options = command.get_options();
+  for (std::size_t i = first; i < options.size(); ++i) {
+    options[i]->group(group);
+    if (options[i]->get_items_expected_max() == 1) options[i]->take_last();
+  }
+}
+
 void add_data_options(CLI::App& command, TrainSettings& s) {
-  const std::string group = "Data and run";
+  const std::size_t first = command.get_options().size();
   command
       .add_option(
           "--data", s.data,
           "Text files, .jsonl files, directories or - for standard input, in this order; or a token file of qkv "
           "tokenize")
-      ->type_name("FILE|DIR...")
-      ->group(group);
-  command.add_option("--out,--out-dir", s.out, "Directory of the model and all else")
-      ->type_name("DIR")
-      ->take_last()
-      ->group(group);
-  command.add_flag("--resume", s.resume, "Go on with the run in the directory, bit for bit")->group(group);
+      ->type_name("FILE|DIR...");
+  command.add_option("--out,--out-dir", s.out, "Directory of the model and all else")->type_name("DIR");
+  command.add_flag("--resume", s.resume, "Go on with the run in the directory, bit for bit");
   command.add_option("--config", s.config_file, "TOML or INI file of option names; the command line has precedence")
-      ->type_name("FILE")
-      ->take_last()
-      ->group(group);
+      ->type_name("FILE");
   command
       .add_option("--tokenizer", s.tokenizer,
                   "How text becomes tokens, as in qkv tokenize [bpe:4096, or bytes for text below 256 KB; BPE of a "
                   "preset's vocabulary]")
-      ->type_name("bytes|bpe:SIZE|harris:SIZE|FILE|DIR")
-      ->take_last()
-      ->group(group);
+      ->type_name("bytes|bpe:SIZE|harris:SIZE|FILE|DIR");
   s.validation_fraction_option =
       add_number(command, "--val-fraction", s.validation_fraction, "Share of the text, at its end, kept for validation")
           ->check(below_one())
-          ->capture_default_str()
-          ->take_last()
-          ->group(group);
-  add_text_options(command, s.text, group);
+          ->capture_default_str();
+  add_text_options(command, s.text, "Data and run");
   add_number(command, "--stop-after", s.stop_after,
              "Save and stop after this step, with --resume to go on; the schedule still spans --steps")
       ->check(at_least(1))
-      ->type_name("STEP")
-      ->take_last()
-      ->group(group);
-  command
-      .add_flag("--memory-check,!--no-memory-check", s.memory_check,
-                "Refuse to begin where a step would not have the memory [yes]")
-      ->group(group);
-  add_number(command, "--save-patience", s.save_patience,
-             "How long a finished run tries to save itself where it cannot (a full disk)")
-      ->check(at_least(0))
-      ->capture_default_str()
-      ->type_name("SECONDS")
-      ->take_last()
-      ->group(group);
-  command.add_option("--sample-prompt", s.sample_prompt, "What samples go on from")
-      ->type_name("TEXT")
-      ->take_last()
-      ->group(group);
-  add_number(command, "--sample-tokens", s.sample_tokens, "Tokens of a sample")
-      ->check(at_least(1))
-      ->capture_default_str()
-      ->take_last()
-      ->group(group);
+      ->type_name("STEP");
+  command.add_flag("--memory-check,!--no-memory-check", s.memory_check,
+                   "Refuse to begin where a step would not have the memory [yes]");
+  add_count(command, "--save-patience", s.save_patience, 0,
+            "How long a finished run tries to save itself where it cannot (a full disk)", "SECONDS");
+  command.add_option("--sample-prompt", s.sample_prompt, "What samples go on from")->type_name("TEXT");
+  add_count(command, "--sample-tokens", s.sample_tokens, 1, "Tokens of a sample");
+  add_device_option(command, s.device);
+  group_options(command, first, "Data and run");
   add_threads_option(command);
 }
 
 void add_model_options(CLI::App& command, TrainSettings& s) {
   using C = ModelConfig;
   auto& v = s.model_values;
+  const std::size_t first = command.get_options().size();
   std::string presets;
   for (const std::string& name : preset_names()) presets += (presets.empty() ? "" : "|") + name;
-  command.add_option("--preset", s.preset, "A known shape, which the options below change")
-      ->type_name(presets)
-      ->take_last()
-      ->group("Model");
+  command.add_option("--preset", s.preset, "A known shape, which the options below change")->type_name(presets);
   command
       .add_option("--init", s.init,
                   "Begin with this model, its shape and its tokenizer: a directory of qkv or Hugging Face, a GGUF file "
                   "or a checkpoint of ANDREA (.bin)")
-      ->type_name("MODEL")
-      ->take_last()
-      ->group("Model");
+      ->type_name("MODEL");
+  group_options(command, first, "Model");
   add_lora_training_options(command, s.lora, "Model");
   s.andrea.prefix = "init-";
   add_andrea_options(command, s.andrea, "A checkpoint of ANDREA to begin with: what it does not say of itself");
-  const std::size_t first = command.get_options().size();
+  const std::size_t members = command.get_options().size();
   add(command, v, "--n-layer", &C::n_layer, "Blocks")->capture_default_str();
   add(command, v, "--n-head", &C::n_head, "Attention heads")->capture_default_str();
   add(command, v, "--n-kv-head", &C::n_kv_head, "Heads of keys and values [n_head]");
@@ -219,8 +201,7 @@ void add_model_options(CLI::App& command, TrainSettings& s) {
   add_both_biases(command, v);
   add(command, v, "--mlp-bias,!--no-mlp-bias", &C::mlp_bias, "Biases of the MLP's matrices");
   add(command, v, "--tied-head,!--no-tied-head", &C::tied_head, "Tie output head to token embedding");
-  const auto options = command.get_options();
-  for (std::size_t i = first; i < options.size(); ++i) options[i]->group("Model");
+  group_options(command, members, "Model");
 }
 
 void add_optimiser_options(CLI::App& command, TrainSettings& s) {
@@ -244,10 +225,8 @@ void add_optimiser_options(CLI::App& command, TrainSettings& s) {
               {"wsd", Schedule::wsd},
               {"constant", Schedule::constant}},
              "Learning rate after the warm-up [cosine]");
-  command.add_option("--dtype", s.dtype, "Operands of products: bf16 where the processor has it, else f32 [auto]")
-      ->check(CLI::IsMember({"auto", "f32", "bf16"}).description(""))
-      ->type_name("auto|f32|bf16")
-      ->take_last();
+  qkv::cli::add_choice(command, "--dtype", s.dtype, {"auto", "f32", "bf16"},
+                       "Matmul precision: bf16 where the processor has it, else f32");
   add(command, v, "--recompute,!--no-recompute", &C::recompute,
       "Keep less than half of the activations and compute them again: the same bits, about a seventh slower");
   add(command, v, "--dropout", &C::dropout, "Share of attention's probabilities and of what blocks add that is dropped")
@@ -273,8 +252,7 @@ void add_optimiser_options(CLI::App& command, TrainSettings& s) {
   add(command, v, "--checkpoint-interval", &C::checkpoint_interval, "Steps between checkpoints; 0: at the end only")
       ->capture_default_str();
   add(command, v, "--keep", &C::keep_checkpoints, "Checkpoints kept, the newest ones")->capture_default_str();
-  const auto options = command.get_options();
-  for (std::size_t i = first; i < options.size(); ++i) options[i]->group("Training");
+  group_options(command, first, "Training");
 }
 
 }  // namespace

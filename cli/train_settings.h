@@ -19,7 +19,7 @@ namespace qkv::cli {
 
 struct TrainSettings {
   std::vector<std::string> data;
-  std::string out;
+  std::string out, device;
   std::string config_file;
   std::string preset;
   std::string init;      // a model to begin with instead of a random one

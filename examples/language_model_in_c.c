@@ -26,7 +26,7 @@ static int print_token(void* model, int32_t token) {
 int main(int argc, char** argv) {
   qkv_model* model = NULL;
   if (argc > 1) {
-    if (qkv_model_load(argv[1], &model) != QKV_OK) return fail();
+    if (qkv_model_load(argv[1], NULL, &model) != QKV_OK) return fail();
   } else {
     qkv_model_config config;
     if (qkv_model_config_init(&config, NULL) != QKV_OK) return fail();
@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
     config.n_head = 2;
     config.d_model = 32;
     config.ctx_len = 64;
-    if (qkv_model_create(&config, 1, &model) != QKV_OK) return fail();
+    if (qkv_model_create(&config, 1, NULL, &model) != QKV_OK) return fail();
   }
 
   int32_t ids[256];

@@ -140,10 +140,18 @@ typedef struct qkv_model_config {
  * d_model 192, context 256, vocabulary 257. The string must stay until the model is made. */
 qkv_status qkv_model_config_init(qkv_model_config* config, const char* preset);
 
-/* A qkv or Hugging Face directory, a GGUF file or a checkpoint of ANDREA. */
-qkv_status qkv_model_load(const char* path, qkv_model** model);
-/* A new model of these sizes with parameters drawn from the seed; its tokens are bytes, and id 256 ends a text. */
-qkv_status qkv_model_create(const qkv_model_config* config, uint64_t seed, qkv_model** model);
+/* Devices by name: "cpu", and "reference" (every operation in f64, slow). NULL from qkv_device_count() on. */
+size_t qkv_device_count(void);
+const char* qkv_device_name(size_t index);
+
+/* A qkv or Hugging Face directory, a GGUF file or a checkpoint of ANDREA. device is the name of one; NULL: the
+ * processor, but "reference" for parameters stored in f64. */
+qkv_status qkv_model_load(const char* path, const char* device, qkv_model** model);
+/* A new model of these sizes with random parameters from the seed; its tokens are bytes, and id 256 ends a text. A NULL
+ * device is "cpu". */
+qkv_status qkv_model_create(const qkv_model_config* config, uint64_t seed, const char* device, qkv_model** model);
+/* The name of the model's device; NULL for NULL. */
+const char* qkv_model_device(const qkv_model* model);
 qkv_status qkv_model_save(const qkv_model* model, const char* directory);
 void qkv_model_free(qkv_model* model); /* NULL is fine */
 

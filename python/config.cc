@@ -68,7 +68,7 @@ requires(!std::is_enum_v<T>) void set(const char* name, T& member, nb::handle va
 template <class Config, class Visit>
 void members(Config& c, const Visit& visit) {
   for_each_member(c, visit);
-  if constexpr (std::is_same_v<std::remove_const_t<Config>, ModelConfig>) {
+  if constexpr (std::is_base_of_v<LayerConfig, std::remove_const_t<Config>>) {
     for_each_member(c.rope_scaling,
                     [&](const std::string& name, auto& member) { visit(("rope_" + name).c_str(), member); });
   }
@@ -99,8 +99,37 @@ void update_from(Config& config, const nb::dict& values) {
 
 }  // namespace
 
-nb::dict to_dict(const ModelConfig& config) { return dict_of(config); }
-void update(ModelConfig& config, const nb::dict& values) { update_from(config, values); }
+// layers: for each layer a dict of what differs from the members that describe every layer.
+nb::dict to_dict(const ModelConfig& config) {
+  nb::dict result = dict_of(config);
+  if (config.layers.empty()) return result;
+  const nb::dict common = dict_of<LayerConfig>(config);
+  nb::list layers;
+  for (const LayerConfig& layer : config.layers) {
+    nb::dict own;
+    for (const auto& [key, value] : dict_of(layer))
+      if (!value.equal(common[key])) own[key] = value;
+    layers.append(own);
+  }
+  result["layers"] = layers;
+  return result;
+}
+
+void update(ModelConfig& config, const nb::dict& values) {
+  nb::dict others;
+  for (const auto& [key, value] : values)
+    if (text(key) != "layers") others[key] = value;
+  update_from(config, others);
+  if (!values.contains("layers")) return;
+  nb::list layers;
+  if (!nb::try_cast(values["layers"], layers)) fail("expected a list of dicts as layers", values["layers"]);
+  config.layers.clear();
+  for (nb::handle differences : layers) {
+    nb::dict own;
+    if (!nb::try_cast(differences, own)) fail("expected a list of dicts as layers; one of them", differences);
+    update_from<LayerConfig>(config.layers.emplace_back(config), own);
+  }
+}
 nb::dict to_dict(const TrainConfig& config) { return dict_of(config); }
 void update(TrainConfig& config, const nb::dict& values) { update_from(config, values); }
 

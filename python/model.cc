@@ -2,7 +2,9 @@
 // qkv.Model: forward, loss, gradients, text, files.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
+#include <qkv/device.h>
 #include <qkv/model.h>
 #include <qkv/model_file.h>
 
@@ -20,13 +22,22 @@
 namespace qkv::python {
 namespace {
 
-PythonModel make(nb::handle preset_name, std::uint64_t seed, const std::string& dtype, nb::handle tokenizer,
-                 const nb::kwargs& values) {
+// The device of a name, or of a type if it has none.
+std::string device_of(nb::handle device, const std::string& dtype) {
+  if (dtype != "f32" && dtype != "f64") throw std::invalid_argument("[model] dtype must be f32 or f64; found " + dtype);
+  const std::string of_type = dtype == "f64" ? "reference" : "cpu";
+  const std::string name = device.is_none() ? of_type : name_given("device", device);
+  require_device(name);
+  if (dtype == "f64" && name != of_type)
+    throw std::invalid_argument("[model] dtype f64 is computed on the device reference; found " + name);
+  return name;
+}
+
+PythonModel make(nb::handle preset_name, std::uint64_t seed, const std::string& dtype, nb::handle device,
+                 nb::handle tokenizer, const nb::kwargs& values) {
   ModelConfig config = preset_name.is_none() ? ModelConfig{} : preset(name_given("preset", preset_name));
   update(config, values);
-  const DType type = dtype_from_name(dtype);
-  if (type != DType::f32 && type != DType::f64)
-    throw std::invalid_argument("[model] dtype must be f32 or f64; found " + dtype);
+  const std::string place = device_of(device, dtype);
   std::optional<Tokenizer> words;
   if (!tokenizer.is_none()) {
     const Tokenizer* given = nullptr;
@@ -38,16 +49,24 @@ PythonModel make(nb::handle preset_name, std::uint64_t seed, const std::string& 
   std::vector<std::int32_t> ends;
   if (words && words->end_token() >= 0) ends.push_back(words->end_token());
   const nb::gil_scoped_release released;
-  return {std::make_shared<ModelCore>(Model(config.resolved(), seed, type), std::move(words), std::move(ends))};
+  return {std::make_shared<ModelCore>(Model(config.resolved(), seed, place), std::move(words), std::move(ends))};
 }
 
-PythonModel load(nb::handle path) {
-  const std::string name = path_of(path);
+PythonModel load(nb::handle path, nb::handle device) {
+  const std::string name = path_of(path), place = device.is_none() ? "" : name_given("device", device);
   const nb::gil_scoped_release released;
-  LoadedModel loaded = load_model(name);
+  LoadedModel loaded = load_model(name, place);
   TextFacts facts = loaded.text_facts();
   return {std::make_shared<ModelCore>(std::move(loaded.model), std::move(loaded.tokenizer),
                                       std::move(loaded.end_tokens), std::move(facts))};
+}
+
+PythonModel on_device(PythonModel& self, const std::string& device) {
+  ModelCore& core = *self.core;
+  return {core.compute([&] {
+    return std::make_shared<ModelCore>(core.model().on_device(device), core.tokenizer, core.end_tokens,
+                                       core.text_facts());
+  })};
 }
 
 nb::object forward(PythonModel& self, nb::handle tokens, nb::handle lengths) {
@@ -134,23 +153,37 @@ std::string described(PythonModel& self) {
 void bind_model(nb::module_& m) {
   using nb::arg;
   m.def("preset_names", &preset_names, "The names that Model(preset=...) knows.");
+  m.def(
+      "devices",
+      [] {
+        nb::dict all;
+        for (const DeviceInfo& info : devices()) all[nb::cast(info.name)] = nb::cast(info.description);
+        return all;
+      },
+      nb::sig("def devices() -> dict[str, str]"), "The names that device= takes, each with a line about it.");
   m.def("fast_bf16", &fast_bf16, "Whether this machine has instructions for products of bf16 operands.");
-  nb::class_<PythonModel> model(m, "Model",
-                                "A decoder-only language model. Threads may share one: they take turns.\n\n"
-                                "Model(preset=None, *, seed=0, dtype='f32', tokenizer=None, **config): with parameters "
-                                "drawn from the seed; config names members of ModelConfig (n_layer, d_model ...).");
+  nb::class_<PythonModel> model(
+      m, "Model",
+      "A decoder-only language model. Threads may share one: they take turns.\n\n"
+      "Model(preset=None, *, seed=0, dtype='f32', device=None, tokenizer=None, **config): with "
+      "random parameters from the seed; config names members of ModelConfig (n_layer, d_model "
+      "...), layers=[{...}, ...] has what differs layer by layer; device: see devices().");
   model.def(
       "__init__",
-      [](PythonModel* self, nb::handle name, std::uint64_t seed, const std::string& dtype, nb::handle tokenizer,
-         const nb::kwargs& config) { new (self) PythonModel(make(name, seed, dtype, tokenizer, config)); },
+      [](PythonModel* self, nb::handle name, std::uint64_t seed, const std::string& dtype, nb::handle device,
+         nb::handle tokenizer,
+         const nb::kwargs& config) { new (self) PythonModel(make(name, seed, dtype, device, tokenizer, config)); },
       arg("preset").none() = nb::none(), nb::kw_only(), arg("seed") = 0, arg("dtype") = "f32",
-      arg("tokenizer").none() = nb::none(), arg("config"),
+      arg("device").none() = nb::none(), arg("tokenizer").none() = nb::none(), arg("config"),
       nb::sig(
-          "def __init__(self, preset: str | None = None, *, seed: int = 0, dtype: str = 'f32', tokenizer: Tokenizer "
-          "| None = None, **config: typing.Any) -> None"));
-  model.def_static("load", &load, arg("path"), nb::sig("def load(path: str | os.PathLike) -> Model"),
+          "def __init__(self, preset: str | None = None, *, seed: int = 0, dtype: str = 'f32', device: str | None = "
+          "None, tokenizer: Tokenizer | None = None, **config: typing.Any) -> None"));
+  model.def_static("load", &load, arg("path"), nb::kw_only(), arg("device").none() = nb::none(),
+                   nb::sig("def load(path: str | os.PathLike, *, device: str | None = None) -> Model"),
                    "The model at a path, of any format that is read: a directory of qkv's or Hugging Face's, a GGUF "
-                   "file, a checkpoint of ANDREA. FileError.");
+                   "file, a checkpoint of ANDREA; on a device of devices(). FileError.");
+  model.def("on_device", &on_device, arg("device"), "The same model on another device, in the device's type.");
+  model.def_prop_ro("device", [](PythonModel& self) { return self.core->model().device(); });
   model.def("save", &save, arg("path"), nb::kw_only(), arg("format") = "qkv", arg("type").none() = nb::none(),
             nb::sig("def save(self, path: str | os.PathLike, *, format: typing.Literal['qkv', 'huggingface', 'gguf'] = "
                     "'qkv', type: str | None = None) -> None"),

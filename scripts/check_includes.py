@@ -33,7 +33,7 @@ ALLOWED = {
 # The room that implements each public header.
 PUBLIC = {
     "tensor": "core", "convert": "core", "error": "core", "threads": "core", "version": "core", "interrupt": "os",
-    "kernels": "kernels", "attention": "attention", "attention_members": "attention", "multi_head": "attention", "kv_cache": "attention", "device": "device", "model": "model", "model_config": "model", "model_members": "model", "trace": "model", "model_state": "model", "stored_parameters": "model", "gradient_sum": "model", "lora": "model",
+    "kernels": "kernels", "attention": "attention", "attention_members": "attention", "multi_head": "attention", "kv_cache": "attention", "device": "device", "device_facts": "device", "model": "model", "model_config": "model", "model_members": "model", "trace": "model", "model_state": "model", "stored_parameters": "model", "gradient_sum": "model", "lora": "model",
     "tokenizer": "text", "array_file": "formats", "text_file": "formats", "model_file": "formats", "andrea": "formats", "generate": "generate", "sampler": "generate", "engine": "generate", "stop_strings": "text",
     "chat_template": "text", "conversation": "text", "chat_file": "formats", "prompt_cache": "generate",
     "repetition": "text", "corpus": "train", "evaluate": "train",

@@ -11,6 +11,8 @@
 #include "qkv/convert.h"
 #include "qkv/corpus.h"
 #include "qkv/dataset.h"
+#include "qkv/device.h"
+#include "qkv/device_facts.h"
 #include "qkv/engine.h"
 #include "qkv/error.h"
 #include "qkv/evaluate.h"

@@ -7,14 +7,14 @@
 qkv.torch has the drop-in for PyTorch (imported by itself: import qkv.torch). docs/python.md tells the rest.
 """
 from ._qkv import (Engine, KvCache, Model, Tokenizer, Trace, Trainer, __version__, attention, attention_backward,
-                   attention_steps, fast_bf16, head_effect, head_scores, inspect, kernel_set, num_threads, preset_names,
-                   set_num_threads)
+                   attention_steps, devices, fast_bf16, head_effect, head_scores, inspect, kernel_set, num_threads,
+                   preset_names, set_num_threads)
 from ._results import (AttentionGradients, AttentionSteps, EvalReport, FileError, Generated, HeadEffect, HeadScores,
                        LensStage, QueueFullError, StepReport, TrainingDiverged)
 
 __all__ = [
     "AttentionGradients", "AttentionSteps", "Engine", "EvalReport", "FileError", "Generated", "HeadEffect", "HeadScores",
     "KvCache", "LensStage", "Model", "QueueFullError", "StepReport", "Tokenizer", "Trace", "Trainer",
-    "TrainingDiverged", "__version__", "attention", "attention_backward", "attention_steps", "fast_bf16", "head_effect", "head_scores", "inspect",
-    "kernel_set", "num_threads", "preset_names", "set_num_threads",
+    "TrainingDiverged", "__version__", "attention", "attention_backward", "attention_steps", "devices", "fast_bf16",
+    "head_effect", "head_scores", "inspect", "kernel_set", "num_threads", "preset_names", "set_num_threads",
 ]

@@ -72,6 +72,37 @@ def test_gradients_by_differences():
         assert gradients[name][at] == pytest.approx((losses[0] - losses[1]) / 2e-5, rel=1e-3)
 
 
+def test_devices():
+    assert list(qkv.devices()) == ["cpu", "reference"]
+    narrow, wide = qkv.Model(seed=3, **SIZES), qkv.Model(
+        seed=3, device="reference", tokenizer=qkv.Tokenizer.bytes(), **SIZES)
+    assert narrow.device == "cpu" and wide.device == "reference" and wide.operands == "f64"
+    tokens = np.arange(12).reshape(2, 6)
+    assert wide(tokens).dtype == np.float64
+    moved = narrow.on_device("reference")
+    np.testing.assert_array_equal(moved(tokens).astype("f4").shape, wide(tokens).shape)
+    assert moved.loss(tokens) == pytest.approx(narrow.loss(tokens), rel=1e-5)
+    assert len(wide.generate([1, 2, 3], 4, temperature=0)) == 4
+    trainer = qkv.Trainer(wide, list(range(200)) * 3, steps=2, batch_size=2)
+    assert trainer.step().loss == pytest.approx(np.log(257), rel=0.05)
+    with pytest.raises(ValueError, match="expected one of cpu, reference; found 'abacus'"):
+        qkv.Model(device="abacus")
+    with pytest.raises(ValueError, match="f64"):
+        qkv.Model(dtype="f64", device="cpu")
+
+
+def test_layers_that_differ():
+    layers = [{"window_left": 3}, {"rope_theta": 1e6, "sinks": True}]
+    model = qkv.Model(seed=3, positions="rotary", layers=layers, **SIZES)
+    assert model.config["layers"] == [{"window_left": 3}, {"sinks": True, "rope_theta": 1e6}]
+    assert "layers.1.sinks" in model.parameters and "layers.0.sinks" not in model.parameters
+    assert qkv.Model(seed=3, **model.config).config == model.config
+    with pytest.raises(ValueError, match="expected one of"):
+        qkv.Model(layers=[{"windows": 3}, {}], **SIZES)
+    with pytest.raises(ValueError, match="list of dicts"):
+        qkv.Model(layers=3, **SIZES)
+
+
 def test_files_give_the_same_model(model, tmp_path):
     tokens = np.arange(8)
     logits = model(tokens)

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "c_api/model_handle.h"
+#include "qkv/device.h"
 
 namespace qkv::c_api {
 
@@ -71,16 +72,32 @@ qkv_status qkv_model_config_init(qkv_model_config* config, const char* preset) {
   });
 }
 
-qkv_status qkv_model_load(const char* path, qkv_model** model) {
+size_t qkv_device_count(void) {
+  size_t count = 0;
+  guarded([&] { count = qkv::devices().size(); });
+  return count;
+}
+
+const char* qkv_device_name(size_t index) {
+  const char* name = nullptr;  // of a literal
+  guarded([&] { name = qkv::devices().at(index).name.data(); });
+  return name;
+}
+
+const char* qkv_model_device(const qkv_model* model) {
+  return model == nullptr ? nullptr : model->loaded.model.device().data();
+}
+
+qkv_status qkv_model_load(const char* path, const char* device, qkv_model** model) {
   return guarded([&] {
     require_given(model, "qkv_model_load", "model");
     *model = nullptr;
     require_given(path, "qkv_model_load", "path");
-    *model = std::make_unique<qkv_model>(qkv_model{qkv::load_model(path)}).release();
+    *model = std::make_unique<qkv_model>(qkv_model{qkv::load_model(path, device == nullptr ? "" : device)}).release();
   });
 }
 
-qkv_status qkv_model_create(const qkv_model_config* config, uint64_t seed, qkv_model** model) {
+qkv_status qkv_model_create(const qkv_model_config* config, uint64_t seed, const char* device, qkv_model** model) {
   return guarded([&] {
     require_given(model, "qkv_model_create", "model");
     *model = nullptr;
@@ -92,7 +109,9 @@ qkv_status qkv_model_create(const qkv_model_config* config, uint64_t seed, qkv_m
                                   std::to_string(tokenizer.size()) + "; found " + std::to_string(resolved.vocab_size));
     const std::int32_t end = tokenizer.end_token();
     *model =
-        std::make_unique<qkv_model>(qkv_model{{qkv::Model(resolved, seed), std::move(tokenizer), {end}}}).release();
+        std::make_unique<qkv_model>(
+            qkv_model{{qkv::Model(resolved, seed, device == nullptr ? "cpu" : device), std::move(tokenizer), {end}}})
+            .release();
   });
 }
 

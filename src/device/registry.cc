@@ -8,19 +8,25 @@
 namespace qkv {
 namespace {
 
-// One line per device.
 struct Entry {
   DeviceInfo info;
   std::shared_ptr<Device> (*make)();
+  DeviceFacts (*facts)();
 };
 template <class D>
 std::shared_ptr<Device> made() {
   static const auto device = std::make_shared<D>();
   return device;
 }
+template <class D>
+constexpr Entry device_entry(std::string_view name, std::string_view description) {
+  return {{name, description}, made<D>, D::facts};
+}
+
+// One line per device.
 constexpr Entry kDevices[] = {
-    {{"cpu", "the processors of this machine, f32 and bf16"}, made<CpuDevice>},
-    {{"reference", "every operation written out in f64, slow: for tests and for learning"}, made<ReferenceDevice>},
+    device_entry<CpuDevice>("cpu", "the processors of this machine, f32 and bf16"),
+    device_entry<ReferenceDevice>("reference", "every operation written out in f64, slow: for tests and for learning"),
 };
 
 }  // namespace
@@ -31,15 +37,23 @@ std::vector<DeviceInfo> devices() {
   return infos;
 }
 
-std::shared_ptr<Device> find_device(std::string_view name) {
+namespace {
+
+const Entry& entry_of(std::string_view name) {
   std::string known;
   for (const Entry& entry : kDevices) {
-    if (entry.info.name == name) return entry.make();
+    if (entry.info.name == name) return entry;
     known += (known.empty() ? "" : ", ") + std::string(entry.info.name);
   }
   throw std::invalid_argument("[device] expected one of " + known + "; found '" + std::string(name) + "'");
 }
 
-void require_device(std::string_view name) { find_device(name); }
+}  // namespace
+
+std::shared_ptr<Device> find_device(std::string_view name) { return entry_of(name).make(); }
+
+DeviceFacts device_facts(std::string_view name) { return entry_of(name).facts(); }
+
+void require_device(std::string_view name) { entry_of(name); }
 
 }  // namespace qkv

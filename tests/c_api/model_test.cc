@@ -37,7 +37,7 @@ qkv_model_config small() {
 
 ModelPtr make(const qkv_model_config& config) {
   qkv_model* model = nullptr;
-  EXPECT_EQ(qkv_model_create(&config, 3, &model), QKV_OK) << qkv_last_error();
+  EXPECT_EQ(qkv_model_create(&config, 3, nullptr, &model), QKV_OK) << qkv_last_error();
   return ModelPtr(model);
 }
 
@@ -197,34 +197,58 @@ TEST(CModel, SavedAndLoadedIsTheSame) {
   const ModelPtr model = make(small());
   ASSERT_EQ(qkv_model_save(model.get(), directory.c_str()), QKV_OK) << qkv_last_error();
   qkv_model* read = nullptr;
-  ASSERT_EQ(qkv_model_load(directory.c_str(), &read), QKV_OK) << qkv_last_error();
+  ASSERT_EQ(qkv_model_load(directory.c_str(), nullptr, &read), QKV_OK) << qkv_last_error();
   const ModelPtr loaded(read);
   double a = 0, b = 1;
   ASSERT_EQ(qkv_model_loss(model.get(), &kBatch, &a, nullptr), QKV_OK);
   ASSERT_EQ(qkv_model_loss(loaded.get(), &kBatch, &b, nullptr), QKV_OK);
   EXPECT_EQ(a, b);
   std::filesystem::resize_file(directory + "/model.safetensors", 100);
-  EXPECT_EQ(qkv_model_load(directory.c_str(), &read), QKV_FILE_ERROR);
+  EXPECT_EQ(qkv_model_load(directory.c_str(), nullptr, &read), QKV_FILE_ERROR);
   EXPECT_THAT(qkv_last_error(), HasSubstr("model.safetensors"));
   EXPECT_EQ(read, nullptr);
   std::filesystem::remove_all(directory);
 }
 
+TEST(CModel, ADeviceByName) {
+  ASSERT_EQ(qkv_device_count(), 2U);
+  EXPECT_STREQ(qkv_device_name(0), "cpu");
+  EXPECT_STREQ(qkv_device_name(1), "reference");
+  EXPECT_EQ(qkv_device_name(2), nullptr);
+  const qkv_model_config config = small();
+  qkv_model* made = nullptr;
+  ASSERT_EQ(qkv_model_create(&config, 3, "reference", &made), QKV_OK) << qkv_last_error();
+  const ModelPtr wide(made), narrow = make(config);
+  EXPECT_STREQ(qkv_model_device(wide.get()), "reference");
+  EXPECT_STREQ(qkv_model_device(narrow.get()), "cpu");
+  double a = 0, b = 0;
+  ASSERT_EQ(qkv_model_loss(wide.get(), &kBatch, &a, nullptr), QKV_OK);
+  ASSERT_EQ(qkv_model_loss(narrow.get(), &kBatch, &b, nullptr), QKV_OK);
+  EXPECT_NEAR(a, b, 1e-5);
+  EXPECT_NE(a, b);
+  std::int32_t tokens[4] = {};
+  size_t count = 0;
+  EXPECT_EQ(qkv_generate(wide.get(), kTokens.data(), 3, nullptr, nullptr, nullptr, tokens, 0, &count, nullptr),
+            QKV_TOO_SMALL);
+  EXPECT_EQ(qkv_model_create(&config, 3, "abacus", &made), QKV_INVALID_ARGUMENT);
+  EXPECT_THAT(qkv_last_error(), HasSubstr("expected one of cpu, reference; found 'abacus'"));
+}
+
 TEST(CModel, NonsenseIsAStatus) {
   const ModelPtr model = make(small());
   qkv_model* none = nullptr;
-  EXPECT_EQ(qkv_model_load("/no/such/model", &none), QKV_FILE_ERROR);
-  EXPECT_EQ(qkv_model_load(nullptr, &none), QKV_INVALID_ARGUMENT);
-  EXPECT_EQ(qkv_model_load("x", nullptr), QKV_INVALID_ARGUMENT);
+  EXPECT_EQ(qkv_model_load("/no/such/model", nullptr, &none), QKV_FILE_ERROR);
+  EXPECT_EQ(qkv_model_load(nullptr, nullptr, &none), QKV_INVALID_ARGUMENT);
+  EXPECT_EQ(qkv_model_load("x", nullptr, nullptr), QKV_INVALID_ARGUMENT);
   qkv_model_config config = small();
   config.vocab_size = 256;
-  EXPECT_EQ(qkv_model_create(&config, 0, &none), QKV_INVALID_ARGUMENT);
+  EXPECT_EQ(qkv_model_create(&config, 0, nullptr, &none), QKV_INVALID_ARGUMENT);
   EXPECT_THAT(qkv_last_error(), HasSubstr("at least 257; found 256"));
   config = small();
   config.d_model = 7;
-  EXPECT_EQ(qkv_model_create(&config, 0, &none), QKV_INVALID_ARGUMENT);
+  EXPECT_EQ(qkv_model_create(&config, 0, nullptr, &none), QKV_INVALID_ARGUMENT);
   config.preset = "nonsense";
-  EXPECT_EQ(qkv_model_create(&config, 0, &none), QKV_INVALID_ARGUMENT);
+  EXPECT_EQ(qkv_model_create(&config, 0, nullptr, &none), QKV_INVALID_ARGUMENT);
   EXPECT_EQ(none, nullptr);
 
   double mean = 0;

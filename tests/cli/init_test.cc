@@ -177,8 +177,8 @@ TEST_F(TrainInit, RefusesWhatContradictsTheFile) {
   };
   expect_refused(with({"--d-model", "128"}), 2, "--d-model 128, where it has 64");
   expect_refused(with({"--ctx-len", "16"}), 2, "--ctx-len 16, where it has 24 (--window trains on shorter sequences)");
-  expect_refused(with({"--activation", "relu"}), 2, "another --activation");
-  expect_refused(with({"--no-final-norm"}), 2, "norms that it does not have");
+  expect_refused(with({"--activation", "relu"}), 2, "--activation relu, where it has ");
+  expect_refused(with({"--no-final-norm"}), 2, "--final-norm false, where it has true");
   expect_refused(with({"--preset", "gpt2"}), 2, "cannot change");
   expect_refused(with({"--tokenizer", "bytes"}), 2, "leave out --tokenizer");
   expect_refused(with({"--init-order", "wte"}), 2, "checkpoints of ANDREA");

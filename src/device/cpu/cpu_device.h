@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "device/device.h"
+#include "qkv/device_facts.h"
 
 namespace qkv {
 
 class CpuDevice : public Device {
  public:
+  static DeviceFacts facts();
   std::string_view name() const noexcept override;
   DType stream_type() const noexcept override;
   bool has_operands(DType type) const noexcept override;
