@@ -8,10 +8,11 @@
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli.h"
+#include "common_options.h"
 #include "explain_text.h"
-#include "number_options.h"
 #include "qkv/error.h"
 #include "qkv/model.h"
 #include "qkv/model_file.h"
@@ -19,26 +20,24 @@
 
 namespace {
 
+using qkv::cli::ExplainedLayer;
 using qkv::cli::UsageError;
 
 struct Options {
   std::string preset, model, dtype = "f32", softmax, svg;
   std::int64_t batch = 0, ctx = 0, d_model = 0, heads = 0, kv_heads = 0, head_dim = 0, v_head_dim = 0, head = 0;
+  std::optional<std::int64_t> layer;
   std::uint64_t seed = 1;
   bool all_positions = false, json = false, numbers = false, scaling = false;
-};
-
-struct Shape {
-  qkv::MultiHeadConfig layer;
-  std::int64_t batch, ctx;
 };
 
 constexpr std::int64_t kMostNumbers = 16;  // tokens and columns that --numbers prints
 
 // The seeds' example, or a small one for --numbers, or a preset's or model's layer; options change it.
-Shape shape_of(const Options& o) {
-  Shape s{{.d_model = 512, .n_head = 4}, 4, 16};
-  if (o.numbers) s = {{.d_model = 8, .n_head = 2}, 1, 4};
+ExplainedLayer shape_of(const Options& o) {
+  ExplainedLayer s{.sizes = {.d_model = 512, .n_head = 4}};
+  if (o.numbers) s = {.sizes = {.d_model = 8, .n_head = 2}, .batch = 1, .ctx = 4};
+  if (o.layer && o.preset.empty() && o.model.empty()) throw UsageError("--layer needs --model or --preset");
   if (!o.preset.empty() || !o.model.empty()) {
     qkv::ModelConfig c;
     try {
@@ -46,24 +45,38 @@ Shape shape_of(const Options& o) {
     } catch (const std::invalid_argument& error) {
       throw UsageError(error.what());
     }
-    s.layer = {c.d_model, c.n_head, c.n_kv_head, c.head_dim, c.v_head_dim, c.qkv_bias};
+    const std::int64_t number = o.layer.value_or(0);
+    if (number >= c.n_layer) throw UsageError(fmt::format("--layer must be below {}; found {}", c.n_layer, number));
+    s.own = c.layer(number);
+    if (!c.layers.empty())
+      s.title = fmt::format("layer {} of {}{}", number, c.n_layer,
+                            o.layer ? "" : " (layers differ; --layer N shows another)");
+    s.sizes = {c.d_model, s.own->n_head, s.own->n_kv_head, s.own->head_dim, s.own->v_head_dim, s.own->qkv_bias};
     s.batch = 1;
     s.ctx = c.ctx_len;
   }
-  if (o.d_model > 0 || o.heads > 0) s.layer.head_dim = s.layer.v_head_dim = s.layer.n_kv_head = 0;
-  if (o.d_model > 0) s.layer.d_model = o.d_model;
-  if (o.heads > 0) s.layer.n_head = o.heads;
-  if (o.kv_heads > 0) s.layer.n_kv_head = o.kv_heads;
-  if (o.head_dim > 0) s.layer.head_dim = o.head_dim;
-  if (o.v_head_dim > 0) s.layer.v_head_dim = o.v_head_dim;
+  if (o.d_model > 0 || o.heads > 0) s.sizes.head_dim = s.sizes.v_head_dim = s.sizes.n_kv_head = 0;
+  if (o.d_model > 0) s.sizes.d_model = o.d_model;
+  if (o.heads > 0) s.sizes.n_head = o.heads;
+  if (o.kv_heads > 0) s.sizes.n_kv_head = o.kv_heads;
+  if (o.head_dim > 0) s.sizes.head_dim = o.head_dim;
+  if (o.v_head_dim > 0) s.sizes.v_head_dim = o.v_head_dim;
   if (o.batch > 0) s.batch = o.batch;
   if (o.ctx > 0) s.ctx = o.ctx;
   try {
-    s.layer = s.layer.resolved();
-    qkv::attention_sizes(s.layer, s.batch, s.ctx);
+    s.sizes = s.sizes.resolved();
+    qkv::attention_sizes(s.sizes, s.batch, s.ctx);
   } catch (const std::invalid_argument& error) {
     throw UsageError(error.what());
   }
+  if (s.own) {
+    s.own->n_head = s.sizes.n_head;
+    s.own->n_kv_head = s.sizes.n_kv_head;
+    s.own->head_dim = s.sizes.head_dim;
+    s.own->v_head_dim = s.sizes.v_head_dim;
+  }
+  s.causal = !o.all_positions;
+  s.dtype = qkv::dtype_from_name(o.dtype);
   return s;
 }
 
@@ -117,26 +130,24 @@ void run_scaling(const Options& o) {
 }
 
 void run_numbers(const Options& o) {
-  const Shape s = shape_of(o);
-  const std::int64_t widest = std::max({s.layer.d_model, s.layer.head_dim, s.layer.v_head_dim, s.ctx});
+  const ExplainedLayer s = shape_of(o);
+  const std::int64_t widest = std::max({s.sizes.d_model, s.sizes.head_dim, s.sizes.v_head_dim, s.ctx});
   if (widest > kMostNumbers) {
     throw UsageError(fmt::format("--numbers prints up to {} tokens and columns; found {}", kMostNumbers, widest));
   }
   if (s.batch != 1) throw UsageError(fmt::format("--numbers works one sequence; found --batch {}", s.batch));
-  if (o.head >= s.layer.n_head) {
-    throw UsageError(fmt::format("--head must be below the {} heads; found {}", s.layer.n_head, o.head));
+  if (o.head >= s.sizes.n_head) {
+    throw UsageError(fmt::format("--head must be below the {} heads; found {}", s.sizes.n_head, o.head));
   }
-  qkv::cli::print(qkv::cli::example_text(s.layer, s.ctx, !o.all_positions, o.head, o.seed));
+  qkv::cli::print(qkv::cli::example_text(s.sizes, s.ctx, !o.all_positions, o.head, o.seed));
 }
 
 void run(const Options& o) {
   if (!o.softmax.empty()) return run_softmax(o);
   if (o.scaling) return run_scaling(o);
   if (o.numbers) return run_numbers(o);
-  const Shape s = shape_of(o);
-  const qkv::DType dtype = o.dtype == "bf16" ? qkv::DType::bf16 : o.dtype == "f16" ? qkv::DType::f16 : qkv::DType::f32;
-  qkv::cli::print(
-      (o.json ? qkv::cli::steps_json : qkv::cli::steps_text)(s.layer, s.batch, s.ctx, !o.all_positions, dtype));
+  const ExplainedLayer s = shape_of(o);
+  qkv::cli::print((o.json ? qkv::cli::steps_json : qkv::cli::steps_text)(s));
 }
 
 CLI::Option* add_size(CLI::App& command, const char* name, std::int64_t& size, const char* help) {
@@ -148,6 +159,9 @@ void add(CLI::App& app) {
   const auto o = std::make_shared<Options>();
   CLI::Option* model = command->add_option("-m,--model", o->model, "A model's layer")->type_name("DIR");
   command->add_option("--preset", o->preset, "A known shape's layer")->type_name("NAME")->excludes(model);
+  qkv::cli::add_number(*command, "--layer", o->layer, "Layer of --model or --preset [0]")
+      ->check(qkv::cli::at_least(0))
+      ->type_name("N");
   add_size(*command, "--batch", o->batch, "Sequences [4; 1 for a preset, a model and --numbers]");
   CLI::Option* ctx =
       add_size(*command, "--ctx", o->ctx, "Tokens a sequence [16; the model's context; 4 for --numbers]");
@@ -157,10 +171,7 @@ void add(CLI::App& app) {
   add_size(*command, "--head-dim", o->head_dim, "d_k [d_model / heads]");
   add_size(*command, "--v-head-dim", o->v_head_dim, "d_v [d_k]");
   command->add_flag("--no-causal", o->all_positions, "No mask: every position reads every other");
-  command->add_option("--dtype", o->dtype, "What the bytes are counted in")
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}).description(""))
-      ->type_name("f32|bf16|f16")
-      ->capture_default_str();
+  qkv::cli::add_choice(*command, "--dtype", o->dtype, {"f32", "bf16", "f16"}, "What the bytes are counted in");
   qkv::cli::add_number(*command, "--seed", o->seed, "Of the numbers of --numbers and --scaling")->capture_default_str();
   CLI::Option* json = command->add_flag("--json", o->json, "One JSON value, of the steps or of --scaling");
   CLI::Option* numbers = command->add_flag("--numbers", o->numbers, "Work a small example with real numbers");

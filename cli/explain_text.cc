@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -57,10 +58,29 @@ std::string amount_text(double amount) {
   return fmt::format("{:.{}f} {}", amount, amount < 10 ? 2 : amount < 100 ? 1 : 0, " kMGTP"[power]);
 }
 
-std::string steps_text(const MultiHeadConfig& layer, std::int64_t batch, std::int64_t ctx, bool causal, DType dtype) {
-  const MultiHeadConfig c = layer.resolved();
-  const std::vector<ExplainedStep> steps = explain_layer(c, batch, ctx, causal, dtype);
-  std::string text =
+namespace {
+
+// Of all steps; the scores are the same pairs in each.
+StepWork total_of(const std::vector<ExplainedStep>& steps) {
+  StepWork sum;
+  for (const ExplainedStep& step : steps)
+    sum = {std::max(sum.scores, step.work.scores), sum.flops + step.work.flops, sum.bytes + step.work.bytes};
+  return sum;
+}
+
+}  // namespace
+
+std::vector<ExplainedStep> ExplainedLayer::steps() const {
+  return own ? explain_model_layer(*own, sizes.d_model, batch, ctx, causal, dtype)
+             : explain_layer(sizes, batch, ctx, causal, dtype);
+}
+
+std::string steps_text(const ExplainedLayer& layer) {
+  const MultiHeadConfig& c = layer.sizes;
+  const auto& [sizes, batch, ctx, own, title, causal, dtype] = layer;
+  const std::vector<ExplainedStep> steps = layer.steps();
+  std::string text = title.empty() ? "" : title + "\n";
+  text +=
       fmt::format("{} sequence{} of {} tokens, {} numbers a token; {} head{}, d_k {}, d_v {}", batch,
                   batch == 1 ? "" : "s", ctx, c.d_model, c.n_head, c.n_head == 1 ? "" : "s", c.head_dim, c.v_head_dim);
   if (c.n_kv_head != c.n_head) text += fmt::format("; {} of keys and values", c.n_kv_head);
@@ -69,20 +89,20 @@ std::string steps_text(const MultiHeadConfig& layer, std::int64_t batch, std::in
   for (const ExplainedStep& step : steps) {
     text += fmt::format("  {:>2}  {:<14} {:<24}", number++, step.name, step.formula);
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
-      const bool sum = step.name == "mask" || step.name == "residual";
+      const bool sum = step.name == "mask" || step.name == "alibi" || step.name.ends_with("residual");
       text += (i == 0 ? "" : sum ? " + " : " · ") + shape_text(step.operands[i]);
     }
     text += (step.operands.empty() ? "" : " → ") + shape_text(step.shape);
-    if (step.name == "scale") text += fmt::format("   √d_k = {:.4g}", std::sqrt(static_cast<double>(c.head_dim)));
+    if (step.name == "scale" && !(own && own->attention_scale > 0))
+      text += fmt::format("   √d_k = {:.4g}", std::sqrt(static_cast<double>(c.head_dim)));
     text += kNextLine + step.meaning;
     const std::string cost = cost_text(step);
     text += (cost.empty() ? "" : kNextLine + cost) + "\n";
   }
-  const AttentionSizes sizes = attention_sizes(c, batch, ctx, dtype);
-  const StepWork total = attention_work(sizes).total();
+  const StepWork total = total_of(steps);
   const auto heads = static_cast<double>(batch * c.n_head);
   const double a_head = static_cast<double>(ctx) * static_cast<double>(ctx);
-  const auto readable = static_cast<double>(readable_pairs(ctx, ctx, 0, causal));
+  const auto readable = static_cast<double>(readable_pairs(ctx, ctx, 0, causal, own && causal ? own->window_left : -1));
   text +=
       fmt::format("\n  in all             {}FLOP, {}; {} scores, {} a head and sequence\n", amount_text(total.flops),
                   bytes_text(total.bytes), with_commas(total.scores), with_commas(a_head));
@@ -95,14 +115,15 @@ std::string steps_text(const MultiHeadConfig& layer, std::int64_t batch, std::in
   return text;
 }
 
-std::string steps_json(const MultiHeadConfig& layer, std::int64_t batch, std::int64_t ctx, bool causal, DType dtype) {
+std::string steps_json(const ExplainedLayer& layer) {
   using Json = nlohmann::ordered_json;
-  const MultiHeadConfig c = layer.resolved();
+  const MultiHeadConfig& c = layer.sizes;
+  const std::vector<ExplainedStep> list = layer.steps();
   const auto work_json = [](const StepWork& w) {
     return Json{{"scores", w.scores}, {"flops", w.flops}, {"bytes", w.bytes}};
   };
   Json steps = Json::array();
-  for (const ExplainedStep& step : explain_layer(c, batch, ctx, causal, dtype)) {
+  for (const ExplainedStep& step : list) {
     Json one = {{"name", step.name}, {"formula", step.formula}, {"operands", Json::array()}, {"shape", Json::array()}};
     for (const Dims& dims : step.operands)
       one["operands"].push_back(std::vector<std::int64_t>(dims.begin(), dims.end()));
@@ -110,17 +131,17 @@ std::string steps_json(const MultiHeadConfig& layer, std::int64_t batch, std::in
     one.update(work_json(step.work));
     steps.push_back(std::move(one));
   }
-  const Json all = {{"batch", batch},
-                    {"ctx", ctx},
+  const Json all = {{"batch", layer.batch},
+                    {"ctx", layer.ctx},
                     {"d_model", c.d_model},
                     {"n_head", c.n_head},
                     {"n_kv_head", c.n_kv_head},
                     {"head_dim", c.head_dim},
                     {"v_head_dim", c.v_head_dim},
-                    {"causal", causal},
-                    {"dtype", std::string(dtype_name(dtype))},
+                    {"causal", layer.causal},
+                    {"dtype", std::string(dtype_name(layer.dtype))},
                     {"steps", std::move(steps)},
-                    {"total", work_json(attention_work(attention_sizes(c, batch, ctx, dtype)).total())}};
+                    {"total", work_json(total_of(list))}};
   return all.dump(2) + "\n";
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,19 @@ namespace qkv::cli {
 
 std::string shape_text(const Dims& shape);  // "[4, 16, 512]"
 std::string amount_text(double amount);     // "1,048,576", "33.55 M", "1.21 G"
-std::string steps_text(const MultiHeadConfig& layer, std::int64_t batch, std::int64_t ctx, bool causal, DType dtype);
-std::string steps_json(const MultiHeadConfig& layer, std::int64_t batch, std::int64_t ctx, bool causal, DType dtype);
+
+struct ExplainedLayer {
+  MultiHeadConfig sizes;  // resolved
+  std::int64_t batch = 4, ctx = 16;
+  std::optional<LayerConfig> own = {};  // what else a model's layer has, resolved; nothing: the plain layer
+  std::string title = {};               // "layer 3 of 12"; empty unless layers differ
+  bool causal = true;
+  DType dtype = DType::f32;
+
+  std::vector<ExplainedStep> steps() const;
+};
+std::string steps_text(const ExplainedLayer& layer);
+std::string steps_json(const ExplainedLayer& layer);
 std::string example_text(const MultiHeadConfig& layer, std::int64_t ctx, bool causal, std::int64_t head,
                          std::uint64_t seed);
 std::string scaling_text(const std::vector<ScalingRow>& rows);

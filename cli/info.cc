@@ -2,9 +2,11 @@
 // qkv info: what a model is made of: its configuration, tensors, parameter counts, memory and operations.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli.h"
 #include "qkv/chat_template.h"
@@ -115,6 +117,64 @@ std::string stored_text(const Json& stored) {
   return text;
 }
 
+std::string value_text(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+// "window 512", "full attention", "rope_theta 1000000.0", "no sinks"
+std::string difference_text(const std::string& key, const Json& value) {
+  if (key == "window_left")
+    return value.get<std::int64_t>() < 0 ? "full attention" : fmt::format("window {}", value.get<std::int64_t>() + 1);
+  if (value.is_boolean()) return (value.get<bool>() ? "" : "no ") + key;
+  return key + " " + value_text(value);
+}
+
+// "0-4, 6-10"
+std::string ranges_text(const std::vector<std::size_t>& numbers) {
+  std::string text;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::size_t first = numbers[i];
+    while (i + 1 < numbers.size() && numbers[i + 1] == numbers[i] + 1) ++i;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", first);
+    if (numbers[i] > first) text += fmt::format("-{}", numbers[i]);
+  }
+  return text;
+}
+
+// What tells layers apart, a line for those that are equal.
+std::string layers_text(const Json& config) {
+  std::vector<std::string> keys;
+  for (const Json& layer : config["layers"])
+    for (const auto& [key, value] : layer.items())
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+  std::vector<std::pair<std::string, std::vector<std::size_t>>> kinds;
+  for (std::size_t i = 0; i < config["layers"].size(); ++i) {
+    std::string text;
+    for (const std::string& key : keys)
+      text += (text.empty() ? "" : ", ") +
+              difference_text(key, config["layers"][i].value(key, config.value(key, Json("none"))));
+    auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const auto& known) { return known.first == text; });
+    if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {text, {}});
+    kind->second.push_back(i);
+  }
+  std::string text = "layers\n";
+  for (const auto& [what, numbers] : kinds)
+    text += fmt::format("  {:<16}{}\n", ranges_text(numbers), what.empty() ? "as above" : what);
+  return text;
+}
+
+// Sizes and choices that every model has are shown always, all others where they are not the default; --json has all.
+std::string configuration_text(const Json& config) {
+  static const std::set<std::string> kAlways = {
+      "n_layer", "n_head",    "n_kv_head",  "head_dim",  "v_head_dim",  "d_model",        "d_ff",       "vocab_size",
+      "ctx_len", "norm",      "norm_gain",  "norm_bias", "norm_eps",    "embedding_norm", "final_norm", "activation",
+      "gated",   "positions", "rope_theta", "qkv_bias",  "output_bias", "mlp_bias",       "tied_head"};
+  const Json usual = configuration(qkv::ModelConfig{});
+  std::string text = "configuration\n";
+  for (const auto& [key, value] : config.items())
+    if (key != "layers" && (kAlways.count(key) > 0 || !usual.contains(key) || value != usual[key]))
+      text += fmt::format("  {:<16}{}\n", key, value_text(value));
+  return config.contains("layers") ? text + layers_text(config) : text;
+}
+
 std::string text_of(const Json& facts) {
   std::string text;
   if (facts.contains("format")) {
@@ -122,10 +182,7 @@ std::string text_of(const Json& facts) {
     for (const Json& note : facts["notes"])
       text += fmt::format("  {:<16}{}\n", note[0].get<std::string>(), note[1].get<std::string>());
   }
-  text += "configuration\n";
-  for (const auto& [key, value] : facts["config"].items()) {
-    text += fmt::format("  {:<16}{}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
-  }
+  text += configuration_text(facts["config"]);
   if (facts.contains("tokenizer_size")) {
     std::string ends;
     for (const Json& id : facts["end_tokens"]) ends += (ends.empty() ? "" : ", ") + id.dump();

@@ -10,6 +10,7 @@
 
 #include "qkv/attention.h"
 #include "qkv/measure.h"
+#include "qkv/model_config.h"
 #include "qkv/multi_head.h"
 #include "qkv/tensor.h"
 
@@ -27,6 +28,10 @@ struct ExplainedStep {
 // From X to the residual sum, in the order in which they are computed. causal: whether there is a mask.
 std::vector<ExplainedStep> explain_layer(const MultiHeadConfig& layer, std::int64_t batch, std::int64_t ctx,
                                          bool causal = true, DType dtype = DType::f32);
+// A model's layer, resolved, with what else it has: norms of Q and K, rotation, its own scale, softcap, ALiBi, window,
+// sinks, norms after attention and MLP, and the gated MLP. Norms before, and an MLP that is not gated, are not shown.
+std::vector<ExplainedStep> explain_model_layer(const LayerConfig& layer, std::int64_t d_model, std::int64_t batch,
+                                               std::int64_t ctx, bool causal = true, DType dtype = DType::f32);
 // The same sizes as measure.h wants them.
 AttentionSizes attention_sizes(const MultiHeadConfig& layer, std::int64_t batch, std::int64_t ctx,
                                DType dtype = DType::f32);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "process.h"
@@ -49,6 +50,55 @@ TEST(InfoCommand, TextForPeople) {
   EXPECT_THAT(finished.out, HasSubstr("12,780,288  in all"));
   EXPECT_THAT(finished.out, HasSubstr("d_model"));
   EXPECT_THAT(finished.out, HasSubstr("[2305, "));
+}
+
+TEST(InfoCommand, LayersThatDifferAreTold) {
+  const auto directory = std::filesystem::path(testing::TempDir()) / ("qkv_layers_" + std::to_string(getpid()));
+  const qkv::Tokenizer tokenizer = qkv::Tokenizer::bytes();
+  qkv::ModelConfig config;
+  config.n_layer = 6;
+  config.n_head = 2;
+  config.d_model = 32;
+  config.vocab_size = tokenizer.size();
+  config.positions = qkv::Positions::rotary;
+  config.qk_norm = qkv::QkNorm::per_head;
+  config.activation = qkv::Activation::gelu;
+  config.gated = true;
+  config.norm_place = qkv::NormPlace::both;
+  config.layers.assign(6, config);
+  for (const std::size_t layer : {0, 1, 3, 4}) config.layers[layer].window_left = 511;
+  for (const std::size_t layer : {2, 5}) config.layers[layer].rope_theta = 1e6;
+  qkv::save_model(directory.string(), qkv::Model(config), tokenizer);
+  const std::string text = run_qkv({"info", directory.string()}).out;
+  EXPECT_THAT(text, HasSubstr("  0-1, 3-4        window 512, rope_theta 10000.0\n"));
+  EXPECT_THAT(text, HasSubstr("  2, 5            full attention, rope_theta 1000000.0\n"));
+  EXPECT_THAT(text, HasSubstr("qk_norm         per_head"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("softcap"))) << "not used";
+  const json facts = json::parse(run_qkv({"info", directory.string(), "--json"}).out);
+  EXPECT_EQ(facts["config"]["softcap"], 0);
+  EXPECT_EQ(facts["config"]["layers"][2]["rope_theta"], 1e6);
+
+  const auto steps = [&](const char* layer) {
+    std::map<std::string, json> named;
+    const std::string out =
+        run_qkv({"explain", "-m", directory.string(), "--layer", layer, "--ctx", "8", "--json"}).out;
+    const json all = json::parse(out);
+    for (const json& step : all["steps"]) named[step["name"]] = step;
+    return named;
+  };
+  const auto windowed = steps("1"), full = steps("2");
+  for (const char* name : {"norm q", "norm k", "rotate q", "rotate k", "post norm", "gate", "up", "activation", "down",
+                           "mlp post norm", "mlp residual"})
+    EXPECT_EQ(windowed.count(name), 1U) << name;
+  EXPECT_EQ(windowed.at("rotate q")["operands"][1], json::array({8, 16}));
+  EXPECT_EQ(windowed.at("gate")["shape"], json::array({1, 8, 128}));
+  EXPECT_EQ(windowed.at("gate")["flops"], 2.0 * 8 * 32 * 128);
+  EXPECT_THAT(run_qkv({"explain", "-m", directory.string(), "--layer", "1"}).out, HasSubstr("j from i - 511 to i"));
+  EXPECT_THAT(run_qkv({"explain", "-m", directory.string()}).out, HasSubstr("layer 0 of 6 (layers differ"));
+  EXPECT_EQ(full.at("mask")["formula"], "S + M");
+  EXPECT_EQ(run_qkv({"explain", "-m", directory.string(), "--layer", "6"}).status, 2);
+  EXPECT_EQ(run_qkv({"explain", "--layer", "1"}).status, 2);
+  std::filesystem::remove_all(directory);
 }
 
 TEST(InfoCommand, AModelDirectory) {
