@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What README.md shows is what there is: its C++ is quoted from a program that is built and run, each of its
-`$ qkv ...` lines whose output does not depend on the machine gives that output, the files it names exist, and every
-room of src/ is on its map.
+"""The documentation is true: its C++ is quoted from programs that are built and run; commands whose output does not
+depend on the machine (console blocks of README.md and docs/command_line.md) print that output; every link to a file
+leads to one; every page is in the table of contents; and every module of src/ is in the repository layout.
 
     readme_test.py ROOT QKV
 """
@@ -21,7 +21,7 @@ def quoted_program(root, name="attention", mark="README"):
     return "".join(line[2:] if line.startswith("  ") else line for line in parts[1].splitlines(keepends=True))
 
 
-def console_faults(text, qkv):
+def console_faults(document, text, qkv):
     """```console blocks: a command, then exactly its output; a line '...' stands for any lines."""
     for block in blocks(text, "console"):
         command, _, wanted = block.partition("\n")
@@ -31,7 +31,7 @@ def console_faults(text, qkv):
         ran = subprocess.run([qkv, *shlex.split(command)[2:]], capture_output=True, text=True, check=False)
         pattern = re.escape(wanted).replace(r"\.\.\." + "\\\n", "(?:.*\n)*")
         if not re.fullmatch(pattern, ran.stdout + ran.stderr):
-            yield f"{command}\n--- README\n{wanted}--- found\n{ran.stdout}{ran.stderr}"
+            yield f"{command}\n--- {document}\n{wanted}--- found\n{ran.stdout}{ran.stderr}"
 
 
 def faults(root, qkv):
@@ -42,20 +42,27 @@ def faults(root, qkv):
     for name in ("custom_mask", "training_loop", "kv_cache", "engine"):
         if quoted_program(root, name, "quote") not in examples:
             yield f"docs/examples.md does not quote examples/{name}.cc as it is"
-    yield from console_faults(text, qkv)
-    for name in re.findall(r"\]\(([^)#:]+)\)", text):
-        if not (root / name).exists():
-            yield f"README.md points to {name}, which is not there"
+    for document in ("README.md", "docs/command_line.md"):
+        yield from console_faults(document, (root / document).read_text(encoding="utf-8"), qkv)
+    pages = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    for page in pages:
+        for name in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if not (page.parent / name).exists():
+                yield f"{page.relative_to(root)} points to {name}, which does not exist"
+    contents = (root / "docs/README.md").read_text(encoding="utf-8")
+    for page in pages[1:]:
+        if f"({page.name})" not in contents and page.name != "README.md":
+            yield f"docs/README.md does not list {page.name}"
     for document in ("README.md", "docs/architecture.md"):
         shown = (root / document).read_text(encoding="utf-8")
         for room in sorted(p.parent.name for p in (root / "src").glob("*/CMakeLists.txt")):
             if f"`{room}`" not in shown and f"src/{room}" not in shown:
-                yield f"{document}: the map lacks the room {room}"
+                yield f"{document}: the layout lacks the module {room}"
 
 
 def main():
     found = list(faults(pathlib.Path(sys.argv[1]), sys.argv[2]))
-    print("\n".join(found) if found else "README.md is true")
+    print("\n".join(found) if found else "the documentation is true")
     sys.exit(1 if found else 0)
 
 
