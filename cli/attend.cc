@@ -39,6 +39,23 @@ struct Options {
   bool wants_gradient() const { return !(dq + dk + dv + dmask + dsinks).empty(); }
 };
 
+struct Output {
+  const char* name;
+  std::string Options::*path;
+  const char* what;
+  const char* type = "FILE";
+};
+constexpr Output kOutputs[] = {
+    {"--out", &Options::out, "The result"},
+    {"--lse", &Options::lse, "Logarithm of the softmax's denominator [batch, heads, seq]"},
+    {"--probs", &Options::probs, "Probabilities [batch, heads, seq, keys]"},
+    {"--trace", &Options::trace, "scores.npy, softcapped.npy, masked.npy and probs.npy, in this directory", "DIR"},
+    {"--dq", &Options::dq, "Gradient of --q"},
+    {"--dk", &Options::dk, "Gradient of --k"},
+    {"--dv", &Options::dv, "Gradient of --v"},
+    {"--dmask", &Options::dmask, "Gradient of a floating --mask"},
+    {"--dsinks", &Options::dsinks, "Gradient of --sinks"}};
+
 constexpr const char* kFooter = R"(
 Arrays are .npy files [batch, heads, seq, dim] (float16, float32 or float64, C or Fortran order); one of rank 3 gets a
 batch of 1 in front. Q may have more heads than K and V: query head h reads key head h / (heads of Q / heads of K).
@@ -244,15 +261,9 @@ void compute_gradients(const Options& o, const Inputs& in, const qkv::ConstView&
 void check_paths(const Options& o) {
   std::vector<std::string> inputs{o.q, o.k, o.v, o.dout};
   for (const auto& [option, path] : o.files) inputs.push_back(path);
-  qkv::cli::check_outputs(inputs, {{"--out", o.out},
-                                   {"--lse", o.lse},
-                                   {"--probs", o.probs},
-                                   {"--trace", o.trace},
-                                   {"--dq", o.dq},
-                                   {"--dk", o.dk},
-                                   {"--dv", o.dv},
-                                   {"--dmask", o.dmask},
-                                   {"--dsinks", o.dsinks}});
+  std::vector<qkv::cli::OutputPath> outputs;
+  for (const Output& output : kOutputs) outputs.push_back({output.name, o.*output.path});
+  qkv::cli::check_outputs(inputs, outputs);
 }
 
 void run(const Options& o) {
@@ -293,13 +304,13 @@ void add(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("attend", "Attention on arrays: softmax(mask(Q K^T * scale)) V and its gradients");
   auto o = std::make_shared<Options>();
-  const auto file = [&](const char* name, std::string& path, const char* what, const char* group) {
-    return command->add_option(name, path, what)->type_name("FILE")->group(group);
+  const auto file = [&](const char* name, std::string& path, const char* what) {
+    return command->add_option(name, path, what)->type_name("FILE")->group("Arrays to read");
   };
-  file("--q", o->q, "Queries [batch, heads, seq, dim]", "Arrays to read")->required();
-  file("--k", o->k, "Keys", "Arrays to read")->required();
-  file("--v", o->v, "Values; their dim may differ", "Arrays to read")->required();
-  file("--dout", o->dout, "Gradient with respect to --out", "Arrays to read");
+  file("--q", o->q, "Queries [batch, heads, seq, dim]")->required();
+  file("--k", o->k, "Keys")->required();
+  file("--v", o->v, "Values; their dim may differ")->required();
+  file("--dout", o->dout, "Gradient with respect to --out");
   const auto aligned = CLI::IsMember({"top-left", "bottom-right", "start"});
   command->add_option("--causal", o->causal, "No key past the query's position")->check(aligned)->type_name("HOW");
   command->add_option("--align", o->align, "Positions for --window or --alibi alone")->check(aligned)->type_name("HOW");
@@ -311,17 +322,9 @@ void add(CLI::App& app) {
                        "reference (scores held in full) or tiled (online softmax); default: what fits");
   qkv::cli::add_device_option(*command, o->device);
   qkv::cli::add_threads_option(*command);
-  file("--out", o->out, "The result", "Arrays to write")->required();
-  file("--lse", o->lse, "Logarithm of the softmax's denominator [batch, heads, seq]", "Arrays to write");
-  file("--probs", o->probs, "Probabilities [batch, heads, seq, keys]", "Arrays to write");
-  command->add_option("--trace", o->trace, "scores.npy, softcapped.npy, masked.npy and probs.npy, in this directory")
-      ->type_name("DIR")
-      ->group("Arrays to write");
-  file("--dq", o->dq, "Gradient of --q", "Arrays to write");
-  file("--dk", o->dk, "Gradient of --k", "Arrays to write");
-  file("--dv", o->dv, "Gradient of --v", "Arrays to write");
-  file("--dmask", o->dmask, "Gradient of a floating --mask", "Arrays to write");
-  file("--dsinks", o->dsinks, "Gradient of --sinks", "Arrays to write");
+  for (const Output& output : kOutputs)
+    command->add_option(output.name, (*o).*output.path, output.what)->type_name(output.type)->group("Arrays to write");
+  command->get_option("--out")->required();
   command->footer(kFooter);
   command->callback([o] { run(*o); });
 }

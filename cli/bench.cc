@@ -38,6 +38,29 @@ void qkv::cli::require_cpu(const std::string& device, const std::string& what) {
         fmt::format("{} is measured against the processor's ceilings: --device expected cpu; found {}", what, device));
 }
 
+std::vector<std::int32_t> qkv::cli::random_tokens(std::int64_t count, std::int64_t vocab_size, std::uint64_t seed) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
+  std::uint64_t state = 88172645463325252ull + seed * 7919;
+  for (std::int32_t& token : tokens) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    token = static_cast<std::int32_t>(state % static_cast<std::uint64_t>(vocab_size));
+  }
+  return tokens;
+}
+
+std::vector<std::string> qkv::cli::split(const std::string& list) {
+  std::vector<std::string> parts(1);
+  for (const char c : list) {
+    if (c == ',')
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  }
+  return parts;
+}
+
 void qkv::cli::note_other_load() {
   double load = 0;  // threads that ran or waited in the last minute, those of an earlier run of this program too
   if (getloadavg(&load, 1) != 1 || load < 1.5 * std::thread::hardware_concurrency()) return;

@@ -2,7 +2,9 @@
 // The parts of `qkv bench`.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cli.h"
 
@@ -12,6 +14,12 @@ void add_bench_peak(CLI::App& bench);
 void add_bench_attention(CLI::App& bench);
 void add_bench_train(CLI::App& bench);
 void add_bench_generate(CLI::App& bench);
+
+// Pseudo-random tokens below vocab_size; the same for the same seed.
+std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocab_size, std::uint64_t seed);
+
+// What stands between the commas of a list.
+std::vector<std::string> split(const std::string& list);
 
 // Throws UsageError unless the device is the processor, whose ceilings `what` is measured against.
 void require_cpu(const std::string& device, const std::string& what);

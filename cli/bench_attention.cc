@@ -62,18 +62,6 @@ Examples
   qkv bench attention --shapes 1x12x8192x64 --window 256
   qkv bench attention --matrix --check)";
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == ',') {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
-
 Pass pass_of(const std::string& name) {
   for (const Pass pass : {Pass::forward, Pass::backward, Pass::decode})
     if (name == pass_name(pass)) return pass;
@@ -264,16 +252,10 @@ std::string line_head(const AttentionCase& sizes, Pass pass, DType dtype) {
 void bench_pass(const AttentionCase& sizes, Pass pass, DType dtype, const BenchOptions& options, Peaks& peaks) {
   const bool backward = pass == Pass::backward;
   AttentionArrays arrays(sizes, dtype);
-  arrays.forward();
-  if (backward) arrays.backward();
-  const Deviation deviation = check_against_f64(arrays, backward);
-  require_right(deviation, dtype, options.limit,
-                fmt::format("{} {} {} {}", pass_name(pass), dtype_name(dtype), sizes.shape_text(), sizes.mask_text()));
-
-  const auto work_of = [backward](AttentionArrays& a) {
-    return [&a, backward] { backward ? a.backward() : a.forward(); };
-  };
-  const auto work = work_of(arrays);
+  const Deviation deviation = run_and_check(
+      arrays, backward, options.limit,
+      fmt::format("{} {} {} {}", pass_name(pass), dtype_name(dtype), sizes.shape_text(), sizes.mask_text()));
+  const auto work = [&] { arrays.run(backward); };
   const int times = times_in_a_row(work);
   const PeakMeter& meter = peaks.peak(dtype);
   const Twin twin = unwindowed(arrays, dtype);
@@ -281,12 +263,12 @@ void bench_pass(const AttentionCase& sizes, Pass pass, DType dtype, const BenchO
     twin.arrays->forward();
     if (backward) twin.arrays->backward();
   }
-  Speeds speeds{backward ? arrays.backward_flops() : arrays.forward_flops(), {}, {}, deviation.absolute, 0};
+  Speeds speeds{arrays.flops(backward), {}, {}, deviation.absolute, 0};
   std::vector<double> twin_seconds;
   for (int i = 0; i < options.reps; ++i) {
     speeds.peaks.push_back(meter.sample());
     speeds.seconds.push_back(seconds_of(work, times));
-    if (twin.arrays) twin_seconds.push_back(seconds_of(work_of(*twin.arrays)));
+    if (twin.arrays) twin_seconds.push_back(seconds_of([&] { twin.arrays->run(backward); }));
   }
   if (twin.arrays) speeds.of_share = median_of(speeds.seconds) / median_of(twin_seconds) / twin.share;
   print_line(sizes, pass, dtype, speeds, options.json);

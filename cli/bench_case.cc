@@ -116,6 +116,8 @@ void AttentionArrays::backward() {
   attention_backward(q(), k(), v(), out(), lse_, dout(), options_, gradients);
 }
 
+void AttentionArrays::run(bool backward) { backward ? this->backward() : forward(); }
+
 double AttentionArrays::pairs() const {
   double all = 0;
   const Dims strides = contiguous_strides(mask_.shape());
@@ -141,8 +143,9 @@ double AttentionArrays::pairs() const {
   return all;
 }
 
-double AttentionArrays::forward_flops() const { return attention_forward_flops(pairs(), sizes.d_k, sizes.d_v); }
-double AttentionArrays::backward_flops() const { return attention_backward_flops(pairs(), sizes.d_k, sizes.d_v); }
+double AttentionArrays::flops(bool backward) const {
+  return (backward ? attention_backward_flops : attention_forward_flops)(pairs(), sizes.d_k, sizes.d_v);
+}
 
 Sequence sequence_of(const AttentionCase& sizes, const AttentionOptions& options, std::int64_t b) {
   const auto at = static_cast<std::size_t>(b);

@@ -42,13 +42,13 @@ class AttentionArrays {
  public:
   AttentionArrays(const AttentionCase& sizes, DType dtype);
 
-  void forward();   // out, lse
-  void backward();  // the gradients, from out and lse
+  void forward();           // out, lse
+  void backward();          // the gradients, from out and lse
+  void run(bool backward);  // one of them
 
   // Query-key pairs that may be read, over all heads and sequences; the operations that they need.
   double pairs() const;
-  double forward_flops() const;
-  double backward_flops() const;
+  double flops(bool backward) const;
 
   const AttentionCase sizes;
   // Views [batch, heads, seq, d]; those of gradients are empty before backward() first ran.

@@ -295,11 +295,11 @@ void keep_checked_rows(const AttentionCase& c, std::int64_t step, Tensor& dout) 
 
 }  // namespace
 
-Deviation check_against_f64(AttentionArrays& arrays, bool backward) {
+Deviation run_and_check(AttentionArrays& arrays, bool backward, double limit, const std::string& what) {
   const AttentionCase& c = arrays.sizes;
-  Subject subject{c, arrays.options(), arrays.q(), arrays.k(), arrays.v(), arrays.out(), {}, {}, {}, {}, {}, {}};
-  if (!backward) return check(subject);
-  const std::int64_t step = row_step(c, arrays.options());
+  arrays.forward();
+  if (backward) arrays.backward();
+  const std::int64_t step = backward ? row_step(c, arrays.options()) : 1;
   Tensor whole;
   if (step > 1) {
     if (c.heads_inside || c.lengths || c.wants_dmask || c.wants_dsinks)
@@ -308,14 +308,11 @@ Deviation check_against_f64(AttentionArrays& arrays, bool backward) {
     keep_checked_rows(c, step, arrays.dout_tensor());
     arrays.backward();
   }
-  subject.dout = arrays.dout();
-  subject.dq = arrays.dq();
-  subject.dk = arrays.dk();
-  subject.dv = arrays.dv();
-  subject.dmask = arrays.dmask();
-  subject.dsinks = arrays.dsinks();
-  const Deviation deviation = check(subject);
+  const Deviation deviation =
+      check({c, arrays.options(), arrays.q(), arrays.k(), arrays.v(), arrays.out(), arrays.dout(), arrays.dq(),
+             arrays.dk(), arrays.dv(), arrays.dmask(), arrays.dsinks()});
   if (step > 1) arrays.dout_tensor() = whole;
+  require_right(deviation, arrays.q().dtype, limit, what);
   return deviation;
 }
 

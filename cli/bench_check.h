@@ -16,10 +16,10 @@ struct Deviation {
   double relative = 0;  // the same as a part of the largest value of its array; NaN if anything is NaN
 };
 
-// Compares out, and with `backward` every gradient, of arrays whose passes have just run. Not everything, so that it
+// Runs the forward pass and, if `backward`, the other, and compares out and every gradient. Not everything, so that it
 // stays quick: whole heads where they are short, one head where it is long, rows of a head where it is longer still
-// (then backward() runs once more, with a gradient that is 0 in the other rows).
-Deviation check_against_f64(AttentionArrays& arrays, bool backward);
+// (then backward() runs once more, with a gradient that is 0 in the other rows). Throws as require_right() does.
+Deviation run_and_check(AttentionArrays& arrays, bool backward, double limit, const std::string& what);
 
 // The same for the forward pass of any views.
 Deviation check_forward_against_f64(const AttentionCase& sizes, const ConstView& q, const ConstView& k,

@@ -48,18 +48,6 @@ Examples
   qkv bench generate -m model.gguf --batch 16 --json
   qkv bench generate -m model.gguf --check-bits -p 200)";
 
-std::vector<std::int32_t> drawn_tokens(std::int64_t count, std::int64_t vocab_size, std::uint64_t seed) {
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
-  std::uint64_t state = 88172645463325252ull + seed * 7919;
-  for (std::int32_t& token : tokens) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    token = static_cast<std::int32_t>(state % static_cast<std::uint64_t>(vocab_size));
-  }
-  return tokens;
-}
-
 qkv::Model make_model(const Options& o) {
   const qkv::WeightType type = qkv::weight_type_from_name(o.dtype);
   if (!o.model.empty()) return qkv::load_model_for_reading(o.model, type).model;
@@ -82,8 +70,8 @@ class Requests {
     qkv::GenerateOptions options{.sampler = {.temperature = 0}, .max_tokens = generated, .shift = true, .keep = 0};
     double seconds = std::numeric_limits<double>::infinity();
     for (std::int64_t b = 0; b < o_.batch; ++b) {
-      std::vector<std::int32_t> tokens = drawn_tokens(o_.depth, vocab_size_, 0);
-      const std::vector<std::int32_t> own = drawn_tokens(prompt, vocab_size_, ++seed_);
+      std::vector<std::int32_t> tokens = qkv::cli::random_tokens(o_.depth, vocab_size_, 0);
+      const std::vector<std::int32_t> own = qkv::cli::random_tokens(prompt, vocab_size_, ++seed_);
       tokens.insert(tokens.end(), own.begin(), own.end());
       engine_.submit(std::move(tokens), options, [&](const qkv::EngineEvent& event) {
         if (event.result != nullptr)  // the last to begin does not count how the others did
@@ -206,7 +194,7 @@ std::vector<Logits> read_in_chunks(qkv::Model& model, std::span<const std::int32
 
 void check_bits(const Options& o, qkv::Model& model) {
   const std::int64_t length = std::min(std::max<std::int64_t>(o.prompt, 1), model.config().ctx_len);
-  const std::vector<std::int32_t> text = drawn_tokens(length, model.config().vocab_size, 1);
+  const std::vector<std::int32_t> text = qkv::cli::random_tokens(length, model.config().vocab_size, 1);
   const qkv::Tensor all = model.logits({1, length, text, {}, {}});  // [1, length, vocab_size]
   const float* expected = all.data() + (length - 1) * model.config().vocab_size;
   int compared = 0;

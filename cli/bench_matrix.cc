@@ -110,14 +110,10 @@ struct Measured {
 Measured measure(AttentionArrays& plain, const Variant& variant, Pass pass, DType dtype, const BenchOptions& options) {
   const bool backward = pass == Pass::backward;
   AttentionArrays arrays(variant.sizes, dtype);
-  arrays.forward();
-  if (backward) arrays.backward();
-  const Deviation deviation = check_against_f64(arrays, backward);
-  require_right(deviation, dtype, options.limit,
-                fmt::format("{} {} with '{}'", pass_name(pass), dtype_name(dtype), variant.name));
-  const auto once = [backward](AttentionArrays& a) {
-    return [&a, backward] { backward ? a.backward() : a.forward(); };
-  };
+  const Deviation deviation =
+      run_and_check(arrays, backward, options.limit,
+                    fmt::format("{} {} with '{}'", pass_name(pass), dtype_name(dtype), variant.name));
+  const auto once = [backward](AttentionArrays& a) { return [&a, backward] { a.run(backward); }; };
   const int times = times_in_a_row(once(arrays)), plain_times = times_in_a_row(once(plain));
   const auto measured = [&] {
     std::vector<double> seconds, plain_seconds;
@@ -126,7 +122,7 @@ Measured measure(AttentionArrays& plain, const Variant& variant, Pass pass, DTyp
       seconds.push_back(seconds_of(once(arrays), times));
     }
     const auto speed = [&](const AttentionArrays& a, const std::vector<double>& s) {
-      return (backward ? a.backward_flops() : a.forward_flops()) / median_of(s) * 1e-9;
+      return a.flops(backward) / median_of(s) * 1e-9;
     };
     return Measured{speed(arrays, seconds), speed(plain, plain_seconds), median_of(seconds) * 1e3, deviation.absolute};
   };
@@ -158,9 +154,7 @@ void print_line(const Variant& variant, Pass pass, DType dtype, const Measured& 
 // The number of variants below the least ratio.
 int run_pass(const AttentionCase& sizes, Pass pass, DType dtype, const BenchOptions& options) {
   AttentionArrays plain(sizes, dtype);
-  plain.forward();
-  if (pass == Pass::backward) plain.backward();
-  require_right(check_against_f64(plain, pass == Pass::backward), dtype, options.limit,
+  run_and_check(plain, pass == Pass::backward, options.limit,
                 fmt::format("{} {} {}", pass_name(pass), dtype_name(dtype), sizes.shape_text()));
   int low = 0;
   for (const Variant& variant : variants_of(sizes)) {

@@ -5,7 +5,6 @@
 #include <qkv/threads.h>
 #include <qkv/train.h>
 
-#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -45,13 +44,10 @@ std::vector<DType> types_of(const std::string& list, const std::string& device) 
   }
   if (list.empty()) return {DType::bf16, DType::f32};
   std::vector<DType> types;
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t end = std::min(list.find(',', at), list.size());
-    const std::string name = list.substr(at, end - at);
+  for (const std::string& name : qkv::cli::split(list)) {
     if (name != "bf16" && name != "f32")
       throw qkv::cli::UsageError("--dtype takes f32 and bf16, with commas between; found '" + name + "'");
     types.push_back(qkv::dtype_from_name(name));
-    at = end + 1;
   }
   return types;
 }
@@ -64,14 +60,7 @@ qkv::Trainer make_trainer(const Options& o, const qkv::ModelConfig& config, DTyp
   if (dtype != DType::f64) train.operands = dtype;
   train.recompute = o.recompute;
   train.optimizer = o.optimizer;
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(config.ctx_len * (2 * o.batch_size + 2)));
-  std::uint64_t state = 88172645463325252ull;
-  for (std::int32_t& token : tokens) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    token = static_cast<std::int32_t>(state % 257);
-  }
+  const std::vector<std::int32_t> tokens = qkv::cli::random_tokens(config.ctx_len * (2 * o.batch_size + 2), 257, 0);
   auto data = qkv::TokenDataset::from_tokens(tokens, {}, config.vocab_size);
   return {qkv::Model(config, 1, o.device.empty() ? "cpu" : o.device), qkv::Tokenizer::bytes(), std::move(data), train};
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // qkv completion: what a shell offers after Tab, made of the command line's own definitions.
+#include <fmt/format.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,32 +19,17 @@ constexpr const char* kFooter = R"(
   qkv completion zsh > _qkv                                  into a directory of $fpath
   qkv completion fish > ~/.config/fish/completions/qkv.fish)";
 
+// In single quotes, in which bash and zsh know no escapes, and fish two.
+std::string quoted(const std::string& text, const std::string& quote = "'\\''", const std::string& backslash = "\\") {
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? quote : c == '\\' ? backslash : std::string(1, c == '\n' ? ' ' : c);
+  return result + "'";
+}
+
+std::string quoted_for_fish(const std::string& text) { return quoted(text, "\\'", "\\\\"); }
+
 std::string joined(const std::vector<std::string>& words, const char* separator) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
-  return text;
-}
-
-// In single quotes, as bash and zsh read them (fish: as_fish).
-std::string quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) {
-    if (c == '\'') {
-      result += "'\\''";
-    } else {
-      result += c == '\n' ? ' ' : c;
-    }
-  }
-  return result + "'";
-}
-
-std::string quoted_for_fish(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) {
-    if (c == '\'' || c == '\\') result += '\\';
-    result += c == '\n' ? ' ' : c;
-  }
-  return result + "'";
+  return fmt::format("{}", fmt::join(words, separator));
 }
 
 // The patterns of a case statement that follow the words to the command they name.

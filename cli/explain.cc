@@ -39,12 +39,9 @@ ExplainedLayer shape_of(const Options& o) {
   if (o.numbers) s = {.sizes = {.d_model = 8, .n_head = 2}, .batch = 1, .ctx = 4};
   if (o.layer && o.preset.empty() && o.model.empty()) throw UsageError("--layer needs --model or --preset");
   if (!o.preset.empty() || !o.model.empty()) {
-    qkv::ModelConfig c;
-    try {
-      c = (o.model.empty() ? qkv::preset(o.preset) : qkv::load_config(o.model + "/config.json")).resolved();
-    } catch (const std::invalid_argument& error) {
-      throw UsageError(error.what());
-    }
+    const qkv::ModelConfig c = qkv::cli::asked([&] {
+      return (o.model.empty() ? qkv::preset(o.preset) : qkv::load_config(o.model + "/config.json")).resolved();
+    });
     const std::int64_t number = o.layer.value_or(0);
     if (number >= c.n_layer) throw UsageError(fmt::format("--layer must be below {}; found {}", c.n_layer, number));
     s.own = c.layer(number);
@@ -63,12 +60,8 @@ ExplainedLayer shape_of(const Options& o) {
   if (o.v_head_dim > 0) s.sizes.v_head_dim = o.v_head_dim;
   if (o.batch > 0) s.batch = o.batch;
   if (o.ctx > 0) s.ctx = o.ctx;
-  try {
-    s.sizes = s.sizes.resolved();
-    qkv::attention_sizes(s.sizes, s.batch, s.ctx);
-  } catch (const std::invalid_argument& error) {
-    throw UsageError(error.what());
-  }
+  s.sizes = qkv::cli::asked([&] { return s.sizes.resolved(); });
+  qkv::cli::asked([&] { return qkv::attention_sizes(s.sizes, s.batch, s.ctx); });
   if (s.own) {
     s.own->n_head = s.sizes.n_head;
     s.own->n_kv_head = s.sizes.n_kv_head;

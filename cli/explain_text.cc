@@ -7,6 +7,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "qkv/display_text.h"
+
 namespace qkv::cli {
 namespace {
 
@@ -14,11 +16,7 @@ constexpr const char* kNextLine = "\n                   ";  // below a step's na
 
 std::string bytes_text(double bytes) { return amount_text(bytes) + "B"; }
 
-std::string with_commas(double whole) {
-  std::string text = fmt::format("{:.0f}", whole);
-  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, 1, ',');
-  return text;
-}
+std::string with_commas(double whole) { return qkv::with_commas(fmt::format("{:.0f}", whole)); }
 
 std::string cost_text(const ExplainedStep& step) {
   std::string text;
@@ -44,12 +42,6 @@ std::string matrix_text(const double* values, std::int64_t rows, std::int64_t co
 }
 
 }  // namespace
-
-std::string shape_text(const Dims& shape) {
-  std::string text = "[";
-  for (const std::int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  return text + "]";
-}
 
 std::string amount_text(double amount) {
   if (amount < 1e4) return with_commas(amount) + " ";
@@ -90,9 +82,9 @@ std::string steps_text(const ExplainedLayer& layer) {
     text += fmt::format("  {:>2}  {:<14} {:<24}", number++, step.name, step.formula);
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
       const bool sum = step.name == "mask" || step.name == "alibi" || step.name.ends_with("residual");
-      text += (i == 0 ? "" : sum ? " + " : " · ") + shape_text(step.operands[i]);
+      text += (i == 0 ? "" : sum ? " + " : " · ") + to_string(step.operands[i]);
     }
-    text += (step.operands.empty() ? "" : " → ") + shape_text(step.shape);
+    text += (step.operands.empty() ? "" : " → ") + to_string(step.shape);
     if (step.name == "scale" && !(own && own->attention_scale > 0))
       text += fmt::format("   √d_k = {:.4g}", std::sqrt(static_cast<double>(c.head_dim)));
     text += kNextLine + step.meaning;
@@ -153,7 +145,7 @@ std::string example_text(const MultiHeadConfig& layer, std::int64_t ctx, bool ca
   std::string text;
   const auto show = [&](const std::string& title, const Tensor& t, std::int64_t of, bool sums = false) {
     const std::int64_t rows = t.shape()[t.shape().rank() - 2], cols = t.shape()[t.shape().rank() - 1];
-    text += title + "  " + shape_text({rows, cols}) + "\n" +
+    text += title + "  " + to_string({rows, cols}) + "\n" +
             matrix_text(t.data<double>() + of * rows * cols, rows, cols, sums) + "\n";
   };
   text += fmt::format("One sequence of {} tokens, drawn (seed {}); head {} of {}, shown row by row\n\n", ctx, seed,

@@ -11,8 +11,7 @@
 
 namespace qkv::cli {
 
-std::string shape_text(const Dims& shape);  // "[4, 16, 512]"
-std::string amount_text(double amount);     // "1,048,576", "33.55 M", "1.21 G"
+std::string amount_text(double amount);  // "1,048,576", "33.55 M", "1.21 G"
 
 struct ExplainedLayer {
   MultiHeadConfig sizes;  // resolved

@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "cli.h"
-#include "token_text.h"
+#include "qkv/display_text.h"
 
 namespace qkv::cli {
 namespace {
@@ -76,7 +76,7 @@ std::string heat_map(const float* weights, std::int64_t queries, std::int64_t ke
       std::max({std::int64_t{1}, (keys + room - 1) / room, (queries + kMostLines - 1) / kMostLines});
   std::string text;
   for (std::int64_t i = 0; i < queries; i += block) {
-    text += right(labels[static_cast<std::size_t>(i)], kLabel - 1) + " ";
+    text += right_aligned(labels[static_cast<std::size_t>(i)], kLabel - 1) + " ";
     for (std::int64_t j = 0; j < keys; j += block) {
       float largest = 0;
       for (std::int64_t a = i; a < std::min(queries, i + block); ++a)

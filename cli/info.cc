@@ -8,8 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "cli.h"
+#include "number_options.h"
 #include "qkv/chat_template.h"
+#include "qkv/display_text.h"
 #include "qkv/measure.h"
 #include "qkv/model.h"
 #include "qkv/model_file.h"
@@ -81,26 +82,13 @@ Json facts(const qkv::ModelConfig& c) {
           {"training_flops_per_token", qkv::training_flops_per_token(c, c.ctx_len)}};
 }
 
-std::string grouped(std::int64_t number) {
-  std::string text;
-  const std::string digits = std::to_string(number);
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
-
 std::string size_text(std::int64_t bytes) {
   const double size = static_cast<double>(bytes);
   return bytes < 1'000'000'000 ? fmt::format("{:.1f} MB", size * 1e-6) : fmt::format("{:.2f} GB", size * 1e-9);
 }
 
 std::string shape_text(const Json& shape) {
-  std::string text = "[";
-  for (const Json& size : shape) text += fmt::format("{}{}", text.size() > 1 ? ", " : "", size.get<std::int64_t>());
-  text += ']';
-  return text;
+  return fmt::format("[{}]", fmt::join(shape.get<std::vector<std::int64_t>>(), ", "));
 }
 
 // How many tensors of each type, and their bytes.
@@ -113,7 +101,8 @@ std::string stored_text(const Json& stored) {
   }
   std::string text = "stored\n";
   for (const auto& [type, sum] : types)
-    text += fmt::format("  {:<8}{:>5} tensors {:>16} bytes\n", type, sum.first, grouped(sum.second));
+    text += fmt::format("  {:<8}{:>5} tensors {:>16} bytes\n", type, sum.first,
+                        qkv::with_commas(std::to_string(sum.second)));
   return text;
 }
 
@@ -147,10 +136,10 @@ std::string layers_text(const Json& config) {
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
   std::vector<std::pair<std::string, std::vector<std::size_t>>> kinds;
   for (std::size_t i = 0; i < config["layers"].size(); ++i) {
-    std::string text;
+    std::vector<std::string> parts;
     for (const std::string& key : keys)
-      text += (text.empty() ? "" : ", ") +
-              difference_text(key, config["layers"][i].value(key, config.value(key, Json("none"))));
+      parts.push_back(difference_text(key, config["layers"][i].value(key, config.value(key, Json("none")))));
+    const std::string text = fmt::format("{}", fmt::join(parts, ", "));
     auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const auto& known) { return known.first == text; });
     if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {text, {}});
     kind->second.push_back(i);
@@ -184,14 +173,13 @@ std::string text_of(const Json& facts) {
   }
   text += configuration_text(facts["config"]);
   if (facts.contains("tokenizer_size")) {
-    std::string ends;
-    for (const Json& id : facts["end_tokens"]) ends += (ends.empty() ? "" : ", ") + id.dump();
+    const auto ends = facts["end_tokens"].get<std::vector<int>>();
     text += fmt::format("tokenizer\n  {} tokens, end token{} {}\n", facts["tokenizer_size"].dump(),
-                        facts["end_tokens"].size() > 1 ? "s" : "", ends.empty() ? "-1" : ends);
-    std::string names;
+                        ends.size() > 1 ? "s" : "", ends.empty() ? "-1" : fmt::format("{}", fmt::join(ends, ", ")));
+    std::vector<std::string> names;
     for (const auto& [name, id] : facts["named_tokens"].items())
-      if (id.get<int>() >= 0) names += fmt::format("{}{} {}", names.empty() ? "" : ", ", name, id.dump());
-    if (!names.empty()) text += fmt::format("  tokens named {}\n", names);
+      if (id.get<int>() >= 0) names.push_back(name + " " + id.dump());
+    if (!names.empty()) text += fmt::format("  tokens named {}\n", fmt::join(names, ", "));
     if (!facts["chat_template"].is_null())
       text += fmt::format("  chat template {}\n", facts["chat_template"].get<std::string>());
   }
@@ -203,9 +191,9 @@ std::string text_of(const Json& facts) {
     text += fmt::format("  {:<{}}  {}\n", tensor["name"].get<std::string>(), width, shape_text(tensor["shape"]));
   }
   const Json& memory = facts["memory_bytes"];
+  const auto count = [&](const char* key) { return qkv::with_commas(facts[key].dump()); };
   text += fmt::format("parameters\n  {:>15}  in all\n  {:>15}  without the embeddings\n  {:>15}  in matrix products\n",
-                      grouped(facts["parameters"]), grouped(facts["parameters_without_embeddings"]),
-                      grouped(facts["matrix_parameters"]));
+                      count("parameters"), count("parameters_without_embeddings"), count("matrix_parameters"));
   text += fmt::format("memory in f32\n  {:>15}  weights\n  {:>15}  gradients\n  {:>15}  AdamW's moments\n",
                       size_text(memory["weights"]), size_text(memory["gradients"]), size_text(memory["optimiser"]));
   text += fmt::format("  {:>15}  KV cache of {} tokens\n", size_text(memory["kv_cache"]),
@@ -244,11 +232,7 @@ Json chosen_facts(const Options& options) {
   if (!options.config.empty()) return facts(qkv::load_config(options.config));
   if (options.preset.empty())
     throw qkv::cli::UsageError("a path, or one of --model, --preset and --config is required");
-  try {
-    return facts(qkv::preset(options.preset));
-  } catch (const std::invalid_argument& error) {
-    throw qkv::cli::UsageError(error.what());
-  }
+  return qkv::cli::asked([&] { return facts(qkv::preset(options.preset)); });
 }
 
 void run(const Options& options) {

@@ -93,13 +93,7 @@ void show_effect(const Options& o, qkv::LoadedModel& loaded, const std::vector<s
   const auto patched = heads_of(o.patch, "--patch", loaded.model.config());
   std::vector<std::int32_t> other;
   if (o.patch_text) other = that_fit(tokens_of(*o.patch_text, loaded), loaded, o.tokens);
-  const qkv::HeadEffect effect = [&] {
-    try {
-      return qkv::head_effect(loaded.model, tokens, zeroed, patched, other);
-    } catch (const std::invalid_argument& error) {
-      throw UsageError(error.what());
-    }
-  }();
+  const qkv::HeadEffect effect = asked([&] { return qkv::head_effect(loaded.model, tokens, zeroed, patched, other); });
   std::string text;
   for (const qkv::HeadId& id : zeroed) text += fmt::format("head {}: output set to zero\n", head_name(id));
   for (const qkv::HeadId& id : patched)
@@ -115,11 +109,17 @@ std::vector<qkv::TraceSite> sites_of(const Options& o) {
   return {o.details() || o.save.empty() ? pattern : resid_post};
 }
 
+// Those of --layer and --head; all without them.
+std::vector<qkv::HeadId> shown_heads(const Options& o, const qkv::ModelConfig& c) {
+  std::vector<qkv::HeadId> heads;
+  for (const qkv::HeadId& id : all_heads(c))
+    if (o.layer.value_or(id.layer) == id.layer && o.head.value_or(id.head) == id.head) heads.push_back(id);
+  return heads;
+}
+
 void write_page(const Options& o, const qkv::Trace& trace, const qkv::Tokenizer& tokenizer) {
   qkv::InspectPageOptions options;
-  for (std::int64_t l = 0; (o.layer || o.head) && l < trace.config.n_layer; ++l)
-    for (std::int64_t h = 0; h < trace.config.layer(l).n_head; ++h)
-      if (o.layer.value_or(l) == l && o.head.value_or(h) == h) options.first.push_back({l, h});
+  if (o.layer || o.head) options.first = shown_heads(o, trace.config);
   qkv::save_text(o.html, qkv::inspect_page(trace, tokenizer, options));
 }
 
@@ -139,12 +139,8 @@ std::string terminal_text(const Options& o, const qkv::Trace& trace, const qkv::
   if (!o.details())
     return text + heads_text(trace) + "\n" + lens_text(trace, tokenizer) +
            "\n--layer L --head H shows who reads whom, --all shows it for every head\n";
-  for (std::int64_t l = 0; l < trace.config.n_layer; ++l)
-    for (std::int64_t h = 0; h < trace.config.layer(l).n_head; ++h)
-      if (o.layer.value_or(l) == l && o.head.value_or(h) == h)
-        text +=
-            head_text(trace, {l, h}, static_cast<std::size_t>(o.top), colours_of_output(o.colour), output_columns()) +
-            "\n";
+  for (const qkv::HeadId& id : shown_heads(o, trace.config))
+    text += head_text(trace, id, static_cast<std::size_t>(o.top), colours_of_output(o.colour), output_columns()) + "\n";
   return text + lens_text(trace, tokenizer);
 }
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "token_text.h"
+#include "qkv/display_text.h"
 
 namespace qkv::cli {
 namespace {
@@ -79,14 +79,20 @@ const char* const kWhatWeightsAreNot =
 
 std::string head_name(const HeadId& id) { return fmt::format("{}.{}", id.layer, id.head); }
 
+std::vector<HeadId> all_heads(const ModelConfig& config) {
+  std::vector<HeadId> heads;
+  for (std::int64_t l = 0; l < config.n_layer; ++l)
+    for (std::int64_t h = 0; h < config.layer(l).n_head; ++h) heads.push_back({l, h});
+  return heads;
+}
+
 std::string heads_text(const Trace& trace) {
   std::string text = "head    entropy    first  previous      own   of each query's weight, mean\n";
-  for (std::int64_t l = 0; l < trace.config.n_layer; ++l)
-    for (std::int64_t h = 0; h < trace.config.layer(l).n_head; ++h) {
-      const RowFacts f = mean_facts(pattern_of(trace, {l, h}), trace.ctx());
-      text += fmt::format("{:<7} {:>7.3f}  {:>7}  {:>8}  {:>7}\n", head_name({l, h}), f.entropy, share(f.first),
-                          share(f.previous), share(f.own));
-    }
+  for (const HeadId& id : all_heads(trace.config)) {
+    const RowFacts f = mean_facts(pattern_of(trace, id), trace.ctx());
+    text += fmt::format("{:<7} {:>7.3f}  {:>7}  {:>8}  {:>7}\n", head_name(id), f.entropy, share(f.first),
+                        share(f.previous), share(f.own));
+  }
   return text;
 }
 
@@ -103,12 +109,13 @@ std::string head_text(const Trace& trace, const HeadId& id, std::size_t top, Col
   std::vector<std::string> labels;  // [ctx]
   for (const std::string& bytes : trace.pieces) labels.push_back(token_text(bytes));
   text += heat_map(pattern, ctx, ctx, labels, colours, width);
-  text += fmt::format("\n query  {}  entropy  first  reads most\n", left("token", kToken));
+  text += fmt::format("\n query  {}  entropy  first  reads most\n", left_aligned("token", kToken));
   for (std::int64_t i = 0; i < ctx; ++i) {
     const float* row = pattern + i * ctx;  // [ctx]
     const RowFacts f = facts_of(row, i);
-    std::string line = fmt::format("{:>6}  {}  {:>7.3f}  {:>5}", i, left(labels[static_cast<std::size_t>(i)], kToken),
-                                   f.entropy, share(f.first));
+    std::string line =
+        fmt::format("{:>6}  {}  {:>7.3f}  {:>5}", i, left_aligned(labels[static_cast<std::size_t>(i)], kToken),
+                    f.entropy, share(f.first));
     for (const std::int64_t j : top_keys(row, i, top))
       line += fmt::format("  {} {}:{}", share(row[j]), j, labels[static_cast<std::size_t>(j)]);
     text += line + "\n";
@@ -122,10 +129,10 @@ std::string lens_text(const Trace& trace, const Tokenizer& tokenizer) {
   for (std::size_t s = 0; s < trace.lens.size(); ++s) {
     const LensStage& stage = trace.lens[s];
     const std::int64_t top = stage.top_ids.shape()[1];
-    std::string line = left(s == 0 ? "  embedding" : fmt::format("  layer {}", s - 1), 12);
+    std::string line = left_aligned(s == 0 ? "  embedding" : fmt::format("  layer {}", s - 1), 12);
     for (std::int64_t i = 0; i < top; ++i)
       line += fmt::format("  {} {}", share(stage.top_probs.data<float>()[row * top + i]),
-                          left(piece(tokenizer, stage.top_ids.data<std::int32_t>()[row * top + i]), 10));
+                          left_aligned(piece(tokenizer, stage.top_ids.data<std::int32_t>()[row * top + i]), 10));
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }
@@ -145,7 +152,7 @@ std::string scores_text(const std::vector<HeadScores>& scores, std::size_t top) 
   std::string text;
   std::vector<std::vector<HeadScores>> ranked;
   for (const Kind& kind : kKinds) {
-    text += left(kind.name, 20);
+    text += left_aligned(kind.name, 20);
     ranked.push_back(scores);
     std::stable_sort(ranked.back().begin(), ranked.back().end(),
                      [&](const HeadScores& a, const HeadScores& b) { return a.*kind.score > b.*kind.score; });
@@ -155,9 +162,9 @@ std::string scores_text(const std::vector<HeadScores>& scores, std::size_t top) 
   for (std::size_t i = 0; i < count; ++i) {
     std::string line;
     for (std::size_t k = 0; k < ranked.size(); ++k)
-      line += left(fmt::format("{:<7}{}", head_name({ranked[k][i].layer, ranked[k][i].head}),
-                               share(ranked[k][i].*kKinds[k].score)),
-                   20);
+      line += left_aligned(fmt::format("{:<7}{}", head_name({ranked[k][i].layer, ranked[k][i].head}),
+                                       share(ranked[k][i].*kKinds[k].score)),
+                           20);
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }
@@ -177,10 +184,10 @@ std::string effect_text(const HeadEffect& effect, const Tokenizer& tokenizer, st
   std::vector<std::int32_t> shown = ranked(effect.before);
   for (const std::int32_t id : ranked(effect.after))
     if (std::find(shown.begin(), shown.end(), id) == shown.end()) shown.push_back(id);
-  std::string text = left("next token", 16) + "  before   after\n";
+  std::string text = left_aligned("next token", 16) + "  before   after\n";
   for (const std::int32_t id : shown) {
     const auto i = static_cast<std::size_t>(id);
-    text += fmt::format("{}  {}  {}  {:+.4f}\n", left(piece(tokenizer, id), 16), share(effect.before[i], 4),
+    text += fmt::format("{}  {}  {}  {:+.4f}\n", left_aligned(piece(tokenizer, id), 16), share(effect.before[i], 4),
                         share(effect.after[i], 4), effect.after[i] - effect.before[i]);
   }
   return text + fmt::format("KL(before || after) {:.6g} nats\n", effect.kl);

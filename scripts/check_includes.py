@@ -36,7 +36,7 @@ PUBLIC = {
     "kernels": "kernels", "attention": "attention", "attention_members": "attention", "multi_head": "attention", "kv_cache": "attention", "device": "device", "device_facts": "device", "model": "model", "model_config": "model", "model_members": "model", "trace": "model", "model_state": "model", "stored_parameters": "model", "gradient_sum": "model", "lora": "model",
     "tokenizer": "text", "array_file": "formats", "text_file": "formats", "model_file": "formats", "andrea": "formats", "generate": "generate", "sampler": "generate", "engine": "generate", "stop_strings": "text",
     "chat_template": "text", "conversation": "text", "chat_file": "formats", "prompt_cache": "generate",
-    "repetition": "text", "corpus": "train", "evaluate": "train",
+    "repetition": "text", "display_text": "text", "corpus": "train", "evaluate": "train",
     "dataset": "train", "optimizer": "train", "train": "train", "train_config": "train", "train_run": "train", "trainer": "train", "report": "train", "explain": "inspect", "inspect": "inspect",
     "measure": "measure", "training_memory": "train", "qkv": "all",
 }

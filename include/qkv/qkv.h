@@ -13,6 +13,7 @@
 #include "qkv/dataset.h"
 #include "qkv/device.h"
 #include "qkv/device_facts.h"
+#include "qkv/display_text.h"
 #include "qkv/engine.h"
 #include "qkv/error.h"
 #include "qkv/evaluate.h"

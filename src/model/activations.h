@@ -9,19 +9,20 @@
 
 namespace qkv {
 
+// Around the function of a block, attention or the MLP.
+struct BlockActivations {
+  Buffer norm;        // operand [rows, d_model]   the norm of the stream
+  Buffer stats;       // stream [rows, 2]
+  Buffer out;         // stream [rows, d_model]    before the post norm; not without one
+  Buffer post_stats;  // stream [rows, 2]
+};
+
 // What a layer can compute again from its input and from what the heads read.
 struct RecomputedActivations {
-  Buffer attention_norm;        // operand [rows, d_model]
-  Buffer attention_stats;       // stream [rows, 2]
-  Buffer attention_out;         // stream [rows, d_model]    before its post norm; not without one
-  Buffer attention_post_stats;  // stream [rows, 2]
-  Buffer middle;                // stream [rows, d_model]    x plus attention; sequential only
-  Buffer mlp_norm;              // operand [rows, d_model]
-  Buffer mlp_stats;             // stream [rows, 2]
-  Buffer up;                    // operand [rows, d_ff], gated [rows, 2 * d_ff]: gate, then up
-  Buffer activation;            // operand [rows, d_ff]      not for relu without a gate, which replaces up
-  Buffer mlp_out;               // stream [rows, d_model]    before its post norm; not without one
-  Buffer mlp_post_stats;        // stream [rows, 2]
+  BlockActivations attention, mlp;
+  Buffer middle;      // stream [rows, d_model]    x plus attention; sequential only
+  Buffer up;          // operand [rows, d_ff], gated [rows, 2 * d_ff]: gate, then up
+  Buffer activation;  // operand [rows, d_ff]      not for relu without a gate, which replaces up
 };
 
 // Of one layer.

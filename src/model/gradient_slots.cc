@@ -22,6 +22,12 @@ void allocate(GradientSum::Impl& sum, std::size_t slot, bool layer_matrices) {
     sum.tied_head[slot] = Tensor(Dims{sum.config.vocab_size, sum.config.d_model}, sum.dtype);
 }
 
+std::string text_of(const LaneRange& lanes) {
+  return "lanes " + std::to_string(lanes.first) + " to " + std::to_string(lanes.first + lanes.count - 1);
+}
+
+}  // namespace
+
 void add_to(Tensor& to, const Tensor& from) {
   const auto add = [&]<class T>(T* a, const T* b) {
     parallel_ranges(to.size(), std::int64_t{1} << 16, [=](std::int64_t begin, std::int64_t end) {
@@ -33,12 +39,6 @@ void add_to(Tensor& to, const Tensor& from) {
   else
     add(to.data<float>(), from.data<float>());
 }
-
-std::string text_of(const LaneRange& lanes) {
-  return "lanes " + std::to_string(lanes.first) + " to " + std::to_string(lanes.first + lanes.count - 1);
-}
-
-}  // namespace
 
 bool is_layer_matrix(const ParameterInfo& info) { return kind_of(info.role) == ParameterKind::matrix; }
 

@@ -28,6 +28,9 @@ struct GradientSum::Impl {
   std::array<std::vector<std::int32_t>, kSumSlots> touched;  // rows of slot's token_embedding that may not be 0
 };
 
+// to += from, of one shape and type, f32 or f64
+void add_to(Tensor& to, const Tensor& from);
+
 // Whether slots that hold no whole gradient do without it (PassSlots::whole).
 bool is_layer_matrix(const ParameterInfo& info);
 

@@ -15,41 +15,30 @@
 namespace qkv {
 namespace {
 
-// Where a block keeps its norms' results, and what it is called in traces and dropout.
+// A block's norms, where it keeps their results, and what it is called in traces and dropout.
 struct Block {
   const NormWeights& norm;
   const NormWeights& post_norm;
-  Buffer& input;       // operand [rows, d_model]   the norm of the stream
-  Buffer& stats;       // stream [rows, 2]
-  Buffer& out;         // stream [rows, d_model]    before the post norm
-  Buffer& post_stats;  // stream [rows, 2]
+  BlockActivations& kept;
   DropoutKind dropout;
   TraceSite scale, normalized, traced;
 };
 
 Block attention_of(const LayerWeights& w, RecomputedActivations& r) {
-  return {w.attention_norm,
-          w.attention_post_norm,
-          r.attention_norm,
-          r.attention_stats,
-          r.attention_out,
-          r.attention_post_stats,
-          DropoutKind::attention_residual,
-          TraceSite::ln1_scale,
-          TraceSite::ln1_normalized,
-          TraceSite::attn_out};
+  using enum TraceSite;
+  return {w.attention_norm, w.attention_post_norm, r.attention, DropoutKind::attention_residual,
+          ln1_scale,        ln1_normalized,        attn_out};
 }
 Block mlp_of(const LayerWeights& w, RecomputedActivations& r) {
-  return {w.mlp_norm,
-          w.mlp_post_norm,
-          r.mlp_norm,
-          r.mlp_stats,
-          r.mlp_out,
-          r.mlp_post_stats,
-          DropoutKind::mlp_residual,
-          TraceSite::ln2_scale,
-          TraceSite::ln2_normalized,
-          TraceSite::mlp_out};
+  using enum TraceSite;
+  return {w.mlp_norm, w.mlp_post_norm, r.mlp, DropoutKind::mlp_residual, ln2_scale, ln2_normalized, mlp_out};
+}
+
+// from [rows, d_model] -> to [rows, d_model], with dropout by the place of each sequence in the step
+void drop(const Pass& p, const Dropout& dropout, const View& from, const View& to) {
+  for (std::int64_t i = 0; i < p.s.batch; ++i)
+    p.device.dropout(dropout, (p.first_sequence + i) * p.ctx_len * p.d_model, rows_of(from, i * p.s.ctx, p.s.ctx),
+                     rows_of(to, i * p.s.ctx, p.s.ctx));
 }
 
 // Adds stream.delta, if there is one, into `x`; -> the block's input, [rows, d_model] of the operand type
@@ -61,39 +50,36 @@ View begin_block(Pass& p, const Block& b, const LayerTrace& trace, std::optional
     const View before = stream.x;
     if (stream.delta) stream.x = p.stream(x, p.d_model);
     if (b.norm.present) {
-      y = p.operands(b.input, p.d_model);
-      const View stats = p.stream(b.stats, 2);
+      y = p.operands(b.kept.norm, p.d_model);
+      const View stats = p.stream(b.kept.stats, 2);
       if (stream.delta)
         p.device.add_norm(b.norm.parameters, before, stream.delta, stream.x, y, stats);
       else
         p.device.norm(b.norm.parameters, stream.x, y, stats);
     } else {
       if (stream.delta) p.device.add(before, stream.delta, stream.x);
-      y = p.as_operand(stream.x, b.input);
+      y = p.as_operand(stream.x, b.kept.norm);
     }
     stream.delta = {};
   }
   if (site) trace.show(*site, trace.by_token(stream.x));
-  if (b.norm.present) trace_norm(trace, b.scale, b.normalized, b.norm.parameters.kind, stream.x, b.stats.get(), y);
+  if (b.norm.present) trace_norm(trace, b.scale, b.normalized, b.norm.parameters.kind, stream.x, b.kept.stats.get(), y);
   return y;
 }
 
 // Where the block's function writes its result.
 View block_out(Pass& p, const Block& b, const View& delta) {
-  return b.post_norm.present ? p.stream(b.out, p.d_model) : delta;
+  return b.post_norm.present ? p.stream(b.kept.out, p.d_model) : delta;
 }
 
 // What comes after a block's function, whose result is in block_out() -> delta [rows, d_model]
 void end_block(Pass& p, const Block& b, const LayerWeights& w, const LayerTrace& trace, const View& delta) {
   {
     const PartTimer timer(p.profile, &ModelProfile::norms);
-    if (b.post_norm.present) p.device.norm(b.post_norm.parameters, b.out.get(), delta, p.stream(b.post_stats, 2));
+    if (b.post_norm.present)
+      p.device.norm(b.post_norm.parameters, b.kept.out.get(), delta, p.stream(b.kept.post_stats, 2));
     if (w.config->residual_scale != 1) p.device.scale(w.config->residual_scale, delta);
-    if (const Dropout dropout = p.dropout_at(w.layer, b.dropout))
-      for (std::int64_t i = 0; i < p.s.batch; ++i) {
-        const View rows = rows_of(delta, i * p.s.ctx, p.s.ctx);
-        p.device.dropout(dropout, (p.first_sequence + i) * p.ctx_len * p.d_model, rows, rows);
-      }
+    if (const Dropout dropout = p.dropout_at(w.layer, b.dropout)) drop(p, dropout, delta, delta);
   }
   trace.pass(b.traced, trace.by_token(delta));
 }
@@ -133,15 +119,13 @@ View begin_block_backward(Pass& p, const Block& b, const LayerWeights& w, const 
   if (!dropout && !further) return p.as_operand(dx, p.work.dy);
   const View d = further ? p.stream(p.work.dblock, p.d_model) : p.operands(p.work.dy, p.d_model);
   if (dropout)
-    for (std::int64_t i = 0; i < p.s.batch; ++i)
-      p.device.dropout(dropout, (p.first_sequence + i) * p.ctx_len * p.d_model, rows_of(dx, i * p.s.ctx, p.s.ctx),
-                       rows_of(d, i * p.s.ctx, p.s.ctx));
+    drop(p, dropout, dx, d);
   else
     p.device.convert(dx, d);
   if (!further) return d;
   if (scaled) p.device.scale(w.config->residual_scale, d);
   if (b.post_norm.present)
-    p.device.norm_backward(p.s, g.steps, b.post_norm.parameters, b.out.get(), b.post_stats.get(), d, false, d,
+    p.device.norm_backward(p.s, g.steps, b.post_norm.parameters, b.kept.out.get(), b.kept.post_stats.get(), d, false, d,
                            {g.of(b.post_norm.gain), g.of(b.post_norm.bias)});
   return p.as_operand(d, p.work.dy);
 }
@@ -151,7 +135,7 @@ void end_block_backward(Pass& p, const Block& b, const View& x, const View& dy, 
                         const GradientSlots& g) {
   const PartTimer timer(p.profile, &ModelProfile::norms);
   if (!b.norm.present) return p.device.add(dx, dy, dx);
-  p.device.norm_backward(p.s, g.steps, b.norm.parameters, x, b.stats.get(), dy, true, dx,
+  p.device.norm_backward(p.s, g.steps, b.norm.parameters, x, b.kept.stats.get(), dy, true, dx,
                          {g.of(b.norm.gain), g.of(b.norm.bias)});
 }
 
@@ -162,7 +146,7 @@ void layer_backward(Pass& p, const LayerWeights& w, LayerActivations& a, Recompu
   const Block attention = attention_of(w, r), mlp = mlp_of(w, r);
   const View x = a.x.get(), dnorm = p.stream(p.work.dnorm, p.d_model);  // [rows, d_model]
   const auto input = [&](const Block& b, const View& from) {            // as the forward pass had it
-    return b.norm.present ? b.input.get() : p.as_operand(from, b.input);
+    return b.norm.present ? b.kept.norm.get() : p.as_operand(from, b.kept.norm);
   };
   if (w.config->residual == Residual::sequential) {
     const View middle = r.middle.get();  // [rows, d_model]

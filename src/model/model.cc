@@ -7,6 +7,7 @@
 
 #include "model/decoder.h"
 #include "model/parameters.h"
+#include "qkv/convert.h"
 
 namespace qkv {
 namespace {
@@ -44,17 +45,6 @@ void check(const ModelConfig& c, const Batch& batch, bool with_targets) {
       check_id("token", batch.tokens[i], 0, c.vocab_size);
       if (with_targets) check_id("target", batch.targets[i], -1, c.vocab_size);
     }
-}
-
-// to += from
-void accumulate(const Tensor& from, Tensor& to) {
-  const auto add = [&]<class T>(const T* x, T* y) {
-    for (std::int64_t i = 0; i < to.size(); ++i) y[i] += x[i];
-  };
-  if (to.dtype() == DType::f64)
-    add(from.data<double>(), to.data<double>());
-  else
-    add(from.data<float>(), to.data<float>());
 }
 
 }  // namespace
@@ -171,17 +161,7 @@ std::string_view Model::device() const noexcept { return impl_->device->name(); 
 Model Model::on_device(std::string_view device) const {
   auto impl = std::make_unique<Impl>(config(), find_device(device));
   std::vector<Tensor> values;
-  for (const Tensor& from : parameters()) {
-    Tensor& to = values.emplace_back(from.shape(), impl->dtype());
-    for (std::int64_t i = 0; i < from.size(); ++i) {
-      const double value =
-          from.dtype() == DType::f64 ? from.data<double>()[i] : static_cast<double>(from.data<float>()[i]);
-      if (to.dtype() == DType::f64)
-        to.data<double>()[i] = value;
-      else
-        to.data<float>()[i] = static_cast<float>(value);
-    }
-  }
+  for (const Tensor& from : parameters()) values.push_back(converted(from, impl->dtype()));
   impl->take(std::move(values));
   return Model(std::move(impl));
 }
@@ -301,7 +281,7 @@ Loss Model::loss_and_gradients(const Batch& batch, double scale, std::vector<Ten
   sum.begin(batch.batch);
   const Loss result = loss_and_gradients(batch, scale, sum);
   const std::vector<Tensor>& step = sum.finish();
-  for (std::size_t i = 0; i < step.size(); ++i) accumulate(step[i], gradients[i]);
+  for (std::size_t i = 0; i < step.size(); ++i) add_to(gradients[i], step[i]);
   return result;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unicode's normalization forms (Unicode Standard Annex 15). The only user of utf8proc.
+// Unicode's normalization forms (Unicode Standard Annex 15).
 #pragma once
 
 #include <span>

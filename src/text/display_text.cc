@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "token_text.h"
+#include "qkv/display_text.h"
 
-#include <fmt/format.h>
+#include <utf8proc.h>
 
-#include <cstdint>
-#include <iterator>
+#include <cstdio>
 
-namespace qkv::cli {
+namespace qkv {
 namespace {
 
 struct Character {
@@ -17,19 +16,11 @@ struct Character {
 
 // The character at the front of bytes, which are not empty. Overlong forms, surrogates and the rest are not whole.
 Character front_of(std::string_view bytes) {
-  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
-  const unsigned char first = at(0);
-  if (first < 0x80) return {first, 1, true};
-  const std::size_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || bytes.size() < size) return {first, 1, false};
-  char32_t code = first & (0xFFU >> (size + 1));
-  for (std::size_t i = 1; i < size; ++i) {
-    if ((at(i) & 0xC0) != 0x80) return {first, 1, false};
-    code = code << 6 | (at(i) & 0x3FU);
-  }
-  constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (code < kLeast[size] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return {first, 1, false};
-  return {code, size, true};
+  utf8proc_int32_t code = 0;
+  const auto* data = reinterpret_cast<const utf8proc_uint8_t*>(bytes.data());
+  const utf8proc_ssize_t size = utf8proc_iterate(data, static_cast<utf8proc_ssize_t>(bytes.size()), &code);
+  if (size < 1) return {*data, 1, false};
+  return {static_cast<char32_t>(code), static_cast<std::size_t>(size), true};
 }
 
 struct Range {
@@ -73,14 +64,17 @@ std::string token_text(std::string_view bytes) {
     else if (c.whole && !within(kUnprintable, c.code))
       text.append(bytes.substr(0, c.bytes));
     else
-      for (std::size_t i = 0; i < c.bytes; ++i)
-        fmt::format_to(std::back_inserter(text), "\\x{:02X}", static_cast<unsigned char>(bytes[i]));
+      for (std::size_t i = 0; i < c.bytes; ++i) {
+        char hex[5];
+        std::snprintf(hex, sizeof hex, "\\x%02X", static_cast<unsigned char>(bytes[i]));
+        text += hex;
+      }
     bytes.remove_prefix(c.bytes);
   }
   return text;
 }
 
-std::size_t columns(std::string_view text) {
+std::size_t text_columns(std::string_view text) {
   std::size_t count = 0;
   while (!text.empty()) {
     const Character c = front_of(text);
@@ -105,7 +99,7 @@ std::string_view fitting(std::string_view text, std::size_t width, std::size_t& 
 }
 
 std::string cut(std::string_view text, std::size_t width, std::size_t& taken) {
-  taken = columns(text);
+  taken = text_columns(text);
   if (taken <= width) return std::string(text);
   std::string shorter(fitting(text, width - 1, taken));
   ++taken;
@@ -114,16 +108,21 @@ std::string cut(std::string_view text, std::size_t width, std::size_t& taken) {
 
 }  // namespace
 
-std::string left(std::string_view text, std::size_t width) {
+std::string left_aligned(std::string_view text, std::size_t width) {
   std::size_t taken = 0;
   const std::string shown = cut(text, width, taken);
   return shown + std::string(width - taken, ' ');
 }
 
-std::string right(std::string_view text, std::size_t width) {
+std::string right_aligned(std::string_view text, std::size_t width) {
   std::size_t taken = 0;
   const std::string shown = cut(text, width, taken);
   return std::string(width - taken, ' ') + shown;
 }
 
-}  // namespace qkv::cli
+std::string with_commas(std::string digits) {
+  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, 1, ',');
+  return digits;
+}
+
+}  // namespace qkv
