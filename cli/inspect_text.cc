@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 
 #include "qkv/display_text.h"
 
@@ -14,50 +15,11 @@ namespace {
 
 constexpr std::size_t kToken = 14;  // columns of a token
 
-// Weights of one query. row [ctx], of which keys 0 ... query may be read
-struct RowFacts {
-  double entropy = 0, first = 0, previous = 0, own = 0;  // entropy in nats
-};
-
-RowFacts facts_of(const float* row, std::int64_t query) {
-  RowFacts f;
-  for (std::int64_t j = 0; j <= query; ++j) {
-    const double p = row[j];
-    if (p > 0) f.entropy -= p * std::log(p);
-  }
-  f.first = row[0];
-  f.previous = query > 0 ? row[query - 1] : 0;
-  f.own = row[query];
-  return f;
-}
-
-// The mean over the queries from 2 on, which can tell first, previous and own token apart; all where there are fewer.
-RowFacts mean_facts(const float* pattern, std::int64_t ctx) {
-  RowFacts mean;
-  const std::int64_t begin = ctx > 2 ? 2 : 0;
-  for (std::int64_t i = begin; i < ctx; ++i) {
-    const RowFacts f = facts_of(pattern + i * ctx, i);
-    mean.entropy += f.entropy;
-    mean.first += f.first;
-    mean.previous += f.previous;
-    mean.own += f.own;
-  }
-  for (double* x : {&mean.entropy, &mean.first, &mean.previous, &mean.own}) *x /= static_cast<double>(ctx - begin);
-  return mean;
-}
-
-const float* pattern_of(const Trace& trace, const HeadId& id) {
-  return trace.layers[static_cast<std::size_t>(id.layer)].pattern.data<float>() + id.head * trace.ctx() * trace.ctx();
-}
-
-// The keys with the largest weights, falling; ties to the lowest position.
-std::vector<std::int64_t> top_keys(const float* row, std::int64_t query, std::size_t top) {
-  std::vector<std::int64_t> keys(static_cast<std::size_t>(query + 1));
-  std::iota(keys.begin(), keys.end(), 0);
-  const auto weight = [&](std::int64_t j) { return std::isnan(row[j]) ? -1.0F : row[j]; };
-  std::stable_sort(keys.begin(), keys.end(), [&](std::int64_t a, std::int64_t b) { return weight(a) > weight(b); });
-  keys.resize(std::min(keys.size(), top));
-  return keys;
+// [ctx, ctx]
+std::span<const float> pattern_of(const Trace& trace, const HeadId& id) {
+  const auto size = static_cast<std::size_t>(trace.ctx() * trace.ctx());
+  const Tensor& all = trace.layers[static_cast<std::size_t>(id.layer)].pattern;
+  return {all.data<float>() + static_cast<std::size_t>(id.head) * size, size};
 }
 
 // A share from 0 to 1, as wide as {:.3f}. What is not quite nothing or all is not rounded to it: "<.001", ">.999".
@@ -79,17 +41,10 @@ const char* const kWhatWeightsAreNot =
 
 std::string head_name(const HeadId& id) { return fmt::format("{}.{}", id.layer, id.head); }
 
-std::vector<HeadId> all_heads(const ModelConfig& config) {
-  std::vector<HeadId> heads;
-  for (std::int64_t l = 0; l < config.n_layer; ++l)
-    for (std::int64_t h = 0; h < config.layer(l).n_head; ++h) heads.push_back({l, h});
-  return heads;
-}
-
 std::string heads_text(const Trace& trace) {
   std::string text = "head    entropy    first  previous      own   of each query's weight, mean\n";
   for (const HeadId& id : all_heads(trace.config)) {
-    const RowFacts f = mean_facts(pattern_of(trace, id), trace.ctx());
+    const PatternFacts f = mean_pattern_facts(pattern_of(trace, id), trace.ctx());
     text += fmt::format("{:<7} {:>7.3f}  {:>7}  {:>8}  {:>7}\n", head_name(id), f.entropy, share(f.first),
                         share(f.previous), share(f.own));
   }
@@ -99,8 +54,8 @@ std::string heads_text(const Trace& trace) {
 std::string head_text(const Trace& trace, const HeadId& id, std::size_t top, Colours colours, std::size_t width) {
   const LayerConfig& c = trace.config.layer(id.layer);
   const std::int64_t ctx = trace.ctx(), group = c.n_head / c.n_kv_head;
-  const float* pattern = pattern_of(trace, id);  // [ctx, ctx]
-  const RowFacts mean = mean_facts(pattern, ctx);
+  const std::span<const float> pattern = pattern_of(trace, id);  // [ctx, ctx]
+  const PatternFacts mean = mean_pattern_facts(pattern, ctx);
   std::string text = fmt::format("layer {}, head {}   q [{}, {}]", id.layer, id.head, ctx, c.head_dim);
   if (group > 1) text += fmt::format(", reads key head {}", id.head / group);
   text += fmt::format(
@@ -108,16 +63,17 @@ std::string head_text(const Trace& trace, const HeadId& id, std::size_t top, Col
       mean.entropy, share(mean.first), share(mean.previous), share(mean.own));
   std::vector<std::string> labels;  // [ctx]
   for (const std::string& bytes : trace.pieces) labels.push_back(token_text(bytes));
-  text += heat_map(pattern, ctx, ctx, labels, colours, width);
+  text += heat_map(pattern.data(), ctx, ctx, labels, colours, width);
   text += fmt::format("\n query  {}  entropy  first  reads most\n", left_aligned("token", kToken));
   for (std::int64_t i = 0; i < ctx; ++i) {
-    const float* row = pattern + i * ctx;  // [ctx]
-    const RowFacts f = facts_of(row, i);
+    const auto row = pattern.subspan(static_cast<std::size_t>(i * ctx), static_cast<std::size_t>(i + 1));  // [i + 1]
+    const PatternFacts f = pattern_facts(row);
     std::string line =
         fmt::format("{:>6}  {}  {:>7.3f}  {:>5}", i, left_aligned(labels[static_cast<std::size_t>(i)], kToken),
                     f.entropy, share(f.first));
-    for (const std::int64_t j : top_keys(row, i, top))
-      line += fmt::format("  {} {}:{}", share(row[j]), j, labels[static_cast<std::size_t>(j)]);
+    for (const std::int64_t j : top_keys(row, top))
+      line +=
+          fmt::format("  {} {}:{}", share(row[static_cast<std::size_t>(j)]), j, labels[static_cast<std::size_t>(j)]);
     text += line + "\n";
   }
   return text;

@@ -25,6 +25,5 @@ std::string scores_text(const std::vector<HeadScores>& scores, std::size_t top);
 std::string effect_text(const HeadEffect& effect, const Tokenizer& tokenizer, std::size_t top);
 
 std::string head_name(const HeadId& id);  // "2.5"
-std::vector<HeadId> all_heads(const ModelConfig& config);
 
 }  // namespace qkv::cli

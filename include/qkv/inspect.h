@@ -191,6 +191,21 @@ std::vector<HeadScores> head_scores(Model& model, const HeadScoreOptions& option
 struct HeadId {
   std::int64_t layer = 0, head = 0;
 };
+std::vector<HeadId> all_heads(const ModelConfig& config);  // resolved; by layer, then head
+
+// A query's attention weights: their entropy in nats, and the weights of the first token, of the one before the query
+// and of the query's own.
+struct PatternFacts {
+  double entropy = 0, first = 0, previous = 0, own = 0;
+};
+// row [query + 1]: the keys up to the query's own.
+PatternFacts pattern_facts(std::span<const float> row);
+// Mean over the queries of a pattern [ctx, ctx] from 2 on, in which the three tokens differ; over all if there are
+// none.
+PatternFacts mean_pattern_facts(std::span<const float> pattern, std::int64_t ctx);
+// The `top` keys of a row with the largest weights, falling; ties to the lowest position, NaN last.
+std::vector<std::int64_t> top_keys(std::span<const float> row, std::size_t top);
+
 // What becomes of the next token after the text when the outputs (z) of heads are changed at every position.
 struct HeadEffect {
   std::vector<float> before, after;  // [vocab_size] probabilities

@@ -54,6 +54,39 @@ TEST(LensStage, HandWorked) {
   EXPECT_THROW(lens_stage(f32({3}, {0, 0, 0}), 2, next, last), std::invalid_argument);
 }
 
+TEST(PatternFacts, HandWorked) {
+  const std::vector<float> row{0.5F, 0, 0.25F, 0.25F};
+  const PatternFacts f = pattern_facts(row);
+  EXPECT_NEAR(f.entropy, 1.5 * std::log(2.0), 1e-12) << "a weight of 0 adds nothing";
+  EXPECT_EQ(f.first, 0.5);
+  EXPECT_EQ(f.previous, 0.25);
+  EXPECT_EQ(f.own, 0.25);
+  EXPECT_EQ(pattern_facts(std::vector<float>{1}).previous, 0) << "query 0 has no previous token";
+  // Of 3 queries only the last counts; of 2 both.
+  EXPECT_EQ(mean_pattern_facts(std::vector<float>{1, 0, 0, 1, 0, 0, 0.25F, 0.5F, 0.25F}, 3).previous, 0.5);
+  EXPECT_EQ(mean_pattern_facts(std::vector<float>{1, 0, 0.5F, 0.5F}, 2).own, 0.75);
+}
+
+TEST(TopKeys, FallAndTiesAndNanHaveAPlace) {
+  const std::vector<float> row{0.25F, std::nanf(""), 0.5F, 0.25F, 0};
+  EXPECT_THAT(top_keys(row, 9), ElementsAre(2, 0, 3, 4, 1));
+  EXPECT_THAT(top_keys(row, 2), ElementsAre(2, 0));
+}
+
+TEST(AllHeads, ByLayerThenHead) {
+  ModelConfig c;
+  c.n_layer = 2;
+  c.n_head = 1;
+  c.d_model = 8;
+  c.vocab_size = 9;
+  c.ctx_len = 4;
+  c.layers = {c, c};
+  c.layers[1].n_head = 2;
+  std::vector<std::pair<std::int64_t, std::int64_t>> heads;
+  for (const HeadId& id : all_heads(c.resolved())) heads.emplace_back(id.layer, id.head);
+  EXPECT_THAT(heads, ElementsAre(std::pair(0, 0), std::pair(1, 0), std::pair(1, 1)));
+}
+
 TEST(LogitLens, EachStageIsTheHeadOfItsStreamAndTheLastIsTheOutput) {
   for (const auto& [name, c] : test::tiny_models()) {
     SCOPED_TRACE(name);
