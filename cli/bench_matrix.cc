@@ -11,7 +11,7 @@
 
 #include "bench_attention.h"
 #include "bench_timing.h"
-#include "cli.h"
+#include "output.h"
 
 namespace qkv::cli {
 namespace {

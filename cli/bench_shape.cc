@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "bench_case.h"
-#include "cli.h"
+#include "output.h"
 
 namespace qkv::cli {
 namespace {

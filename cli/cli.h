@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frame of the command line: how a subcommand joins it, and the only ways out to standard output and error.
+// The frame of the command line: how a subcommand joins it.
 //
 // A subcommand is one file. It adds its options to the app and sets a callback that does the work:
 //
@@ -21,10 +21,10 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "output.h"
 
 namespace qkv::cli {
 
@@ -34,25 +34,6 @@ class Subcommand {
  public:
   Subcommand(int order, void (*add)(CLI::App& app));
 };
-
-// The user asked for something that makes no sense: exit status 2, and the line points to --help.
-class UsageError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-// Standard output could not be written (closed pipe, full disk): exit status 1.
-class OutputError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-// Writes all of the text to standard output, unbuffered; throws OutputError.
-void print(std::string_view text);
-// Writes to standard error; a failure to do so is nobody's business.
-void print_error(std::string_view text) noexcept;
-bool output_is_terminal() noexcept;
-bool error_is_terminal() noexcept;
 
 // -t, --threads N: 0 (the default) is one a core.
 void add_threads_option(CLI::App& command);

@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cli.h"
+#include "output.h"
 #include "qkv/display_text.h"
 
 namespace qkv::cli {

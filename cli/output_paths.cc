@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "cli.h"
+#include "output.h"
 
 namespace qkv::cli {
 namespace {

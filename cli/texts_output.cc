@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli.h"
+#include "output.h"
 
 namespace qkv::cli {
 

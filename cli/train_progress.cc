@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli.h"
+#include "output.h"
 
 namespace qkv::cli {
 namespace {

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The errors of the command line, and the only ways to standard output and standard error. Files that define no options
+// include this instead of cli.h, which takes long to compile.
+#pragma once
+
+#include <stdexcept>
+#include <string_view>
+
+namespace qkv::cli {
+
+// The user asked for something that makes no sense: exit status 2, and the line points to --help.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Standard output could not be written (closed pipe, full disk): exit status 1.
+class OutputError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Writes all of the text to standard output, unbuffered; throws OutputError.
+void print(std::string_view text);
+// Writes to standard error; failures are ignored.
+void print_error(std::string_view text) noexcept;
+bool output_is_terminal() noexcept;
+bool error_is_terminal() noexcept;
+
+}  // namespace qkv::cli
