@@ -17,21 +17,18 @@ bool is_andrea_checkpoint(const std::string& path) { return path.ends_with(".bin
 
 void add_andrea_options(CLI::App& command, AndreaOptions& options, const std::string& group) {
   const auto name = [&](const char* rest) { return "--" + options.prefix + rest; };
-  command.add_option(name("preset"), options.preset, "Their shape [the ANDREA preset that fits, or andrea.json]")
+  command.add_option(name("preset"), options.preset, "Configuration [the matching ANDREA preset, or andrea.json]")
       ->type_name("NAME")
       ->group(group);
-  command.add_option(name("config"), options.config, "Their shape as a config.json; vocab_size is segments + 257")
+  command.add_option(name("config"), options.config, "Configuration as config.json; vocab_size is segments + 257")
       ->type_name("FILE")
       ->group(group);
-  command
-      .add_option(name("order"), options.order,
-                  fmt::format("Parameters, those of a layer together [{}]", AndreaLayout{}.order))
+  command.add_option(name("order"), options.order, fmt::format("Order of parameters [{}]", AndreaLayout{}.order))
       ->type_name("NAME,...")
       ->group(group);
-  add_choice(command, name("matrices"), options.matrices, {"out-in", "in-out"}, "How matrices lie [out-in]")
-      ->group(group);
+  add_choice(command, name("matrices"), options.matrices, {"out-in", "in-out"}, "Matrix layout [out-in]")->group(group);
   add_choice(command, name("ids"), options.ids, {"segments-first", "bytes-first"},
-             "Which tokens come first [segments-first]")
+             "Order of token ids [segments-first]")
       ->group(group);
 }
 

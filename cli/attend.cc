@@ -97,6 +97,14 @@ std::vector<std::int64_t> integers(const char* option, const std::string& text) 
   }
 }
 
+// How --causal and --align may be written: top-left and top_left.
+std::string alignment_name(std::string& text) {
+  std::replace(text.begin(), text.end(), '_', '-');
+  for (const char* known : {"top-left", "bottom-right", "start"})
+    if (text == known) return {};
+  return "expected top-left, bottom-right or start; found '" + text + "'";
+}
+
 qkv::Alignment alignment(const std::string& name) {
   if (name == "top-left") return qkv::Alignment::top_left;
   if (name == "bottom-right") return qkv::Alignment::bottom_right;
@@ -205,7 +213,11 @@ void load(const Options& o, Inputs& in) {
   require(o.dmask.empty() || a.mask.dtype != DType::boolean,
           "--dmask needs a floating mask; a bool one has no gradient");
   a.causal = !o.causal.empty();
-  a.alignment = alignment(a.causal ? o.causal : o.align);
+  const bool alone = o.causal == "alone";  // clear where both alignments are the same
+  if (alone && in.q.shape()[2] != in.k.shape()[2])
+    throw UsageError("--causal of " + std::to_string(in.q.shape()[2]) + " queries and " +
+                     std::to_string(in.k.shape()[2]) + " keys needs an alignment: top-left, bottom-right or start");
+  a.alignment = alignment(alone ? "top-left" : a.causal ? o.causal : o.align);
   if (wide || o.path == "reference") a.path = qkv::AttentionPath::reference;
   if (o.path == "tiled") a.path = qkv::AttentionPath::tiled;
 }
@@ -311,22 +323,29 @@ void add(CLI::App& app) {
   file("--k", o->k, "Keys")->required();
   file("--v", o->v, "Values; their dim may differ")->required();
   file("--dout", o->dout, "Gradient with respect to --out");
-  const auto aligned = CLI::IsMember({"top-left", "bottom-right", "start"});
-  command->add_option("--causal", o->causal, "No key past the query's position")->check(aligned)->type_name("HOW");
-  command->add_option("--align", o->align, "Positions for --window or --alibi alone")->check(aligned)->type_name("HOW");
+  const auto how = [&](const char* name, std::string& value, const char* help) {
+    return command->add_option(name, value, help)
+        ->transform(CLI::Validator(alignment_name, ""))
+        ->type_name("top-left|bottom-right|start");
+  };
+  const CLI::Option* causal = how("--causal", o->causal, "Causal mask with this alignment")->expected(0, 1);
+  how("--align", o->align, "Alignment for --window or --alibi-slopes without --causal");
   command->add_option("--start", o->start, "Position of query 0 of each sequence")->type_name("N[,N...]");
-  command->add_option("--window", o->window, "Keys before and after that may be read")->type_name("LEFT,RIGHT");
+  command->add_option("--window", o->window, "Keys before and after that a query may read")->type_name("LEFT,RIGHT");
   add_options(*command, *o);
-  qkv::cli::add_choice(*command, "--dtype", o->dtype, {"f32", "f64", "bf16", "f16"}, "f32 (default), f64, bf16 or f16");
+  qkv::cli::add_choice(*command, "--dtype", o->dtype, {"f32", "f64", "bf16", "f16"}, "Compute dtype [f32]");
   qkv::cli::add_choice(*command, "--path", o->path, {"reference", "tiled"},
-                       "reference (scores held in full) or tiled (online softmax); default: what fits");
+                       "reference (full score matrix) or tiled (online softmax) [automatic]");
   qkv::cli::add_device_option(*command, o->device);
   qkv::cli::add_threads_option(*command);
   for (const Output& output : kOutputs)
     command->add_option(output.name, (*o).*output.path, output.what)->type_name(output.type)->group("Arrays to write");
   command->get_option("--out")->required();
   command->footer(kFooter);
-  command->callback([o] { run(*o); });
+  command->callback([o, causal] {
+    if (causal->count() > 0 && o->causal.empty()) o->causal = "alone";
+    run(*o);
+  });
 }
 
 const qkv::cli::Subcommand kAttend(10, add);

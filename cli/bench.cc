@@ -19,7 +19,7 @@ process, between the passes they belong to, with the same threads and the same k
 
 void add(CLI::App& app) {
   CLI::App* bench =
-      app.add_subcommand("bench", "How fast this machine is, and how much of that attention and training use");
+      app.add_subcommand("bench", "Benchmark attention, training and generation against this machine's limits");
   bench->require_subcommand(1);
   bench->footer(kFooter);
   qkv::cli::add_bench_peak(*bench);

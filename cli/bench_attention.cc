@@ -275,32 +275,31 @@ void bench_pass(const AttentionCase& sizes, Pass pass, DType dtype, const BenchO
 }
 
 void add_bench_attention(CLI::App& bench) {
-  CLI::App* command = bench.add_subcommand("attention", "Attention against the ceilings of this machine");
+  CLI::App* command = bench.add_subcommand("attention", "Attention speed vs. hardware limits");
   const auto raw = std::make_shared<RawOptions>();
-  command->add_option("--shapes", raw->shapes, "What to measure")->type_name("SHAPE[,SHAPE...]");
+  command->add_option("--shapes", raw->shapes, "Shapes to measure")->type_name("SHAPE[,SHAPE...]");
   command->add_option("--pass", raw->passes, "forward, backward, decode")->type_name("PASS[,PASS...]");
   command->add_option("--dtype", raw->dtypes, "f32, bf16, f16 (default f32,bf16)")->type_name("TYPE[,TYPE...]");
-  CLI::Option* causal = command->add_flag("--causal", raw->causal, "No key past the query (default, but for --matrix)");
-  command->add_flag("--no-causal", raw->no_causal, "Every query reads every key")->excludes(causal);
-  add_number(*command, "--window", raw->window, "Keys that a query reads, itself included; 0 is all")
+  CLI::Option* causal = command->add_flag("--causal", raw->causal, "Causal mask [yes, except with --matrix]");
+  command->add_flag("--no-causal", raw->no_causal, "No mask: every query reads every key")->excludes(causal);
+  add_number(*command, "--window", raw->window, "Attention window: keys per query, itself included; 0 = all")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
       ->type_name("N");
   add_device_option(*command, raw->device);
   add_threads_option(*command);
-  add_number(*command, "--reps", raw->bench.reps, "Runs of each, the median counts (7)")
+  add_number(*command, "--reps", raw->bench.reps, "Runs per case, median [7]")
       ->check(CLI::Range(1, 1000))
       ->type_name("N");
   add_number(*command, "--limit", raw->bench.limit,
-             "Largest difference from f64 that is timed, as a part of the largest value (0: 2e-5 for f32, 4e-3 "
-             "for f16, 3e-2 for bf16)")
+             "Largest relative difference from f64 [2e-5 f32, 4e-3 f16, 3e-2 bf16]")
       ->check(at_least(0))
       ->type_name("X");
-  add_number(*command, "--memory-mb", raw->bench.megabytes, "Memory that reading and decoding cycle through, MiB (512)")
+  add_number(*command, "--memory-mb", raw->bench.megabytes, "Memory that decoding cycles through, MiB [512]")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
-  command->add_flag("--matrix", raw->bench.matrix, "Every option and head size against the plain case");
-  command->add_flag("--check", raw->bench.check, "With --matrix: exit status 1 if one is below 60 %");
-  command->add_flag("--json", raw->bench.json, "One JSON object a line");
+  command->add_flag("--matrix", raw->bench.matrix, "Every option and head size vs. the plain case");
+  command->add_flag("--check", raw->bench.check, "With --matrix: exit status 1 if a case is below 60 %");
+  command->add_flag("--json", raw->bench.json, "One JSON object per line");
   command->footer(kFooter);
   command->callback([raw] { run(*raw); });
 }

@@ -236,30 +236,29 @@ void run(const Options& o) {
 
 void qkv::cli::add_bench_generate(CLI::App& bench) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      bench.add_subcommand("generate", "Prompts read and tokens written a second, against the ceilings");
+  CLI::App* command = bench.add_subcommand("generate", "Prefill and decode tokens per second vs. hardware limits");
   const auto count = [&](const char* name, std::int64_t& value, const char* help, const CLI::Validator& check) {
     qkv::cli::add_number(*command, name, value, help)->capture_default_str()->check(check)->type_name("N");
   };
-  command->add_option("-m,--model", options->model, "Model: a directory or a file; without it, drawn weights")
+  command->add_option("-m,--model", options->model, "Model: directory, GGUF file or ANDREA checkpoint [random weights]")
       ->type_name("MODEL");
-  command->add_option("--preset", options->preset, "The shape of drawn weights")
+  command->add_option("--preset", options->preset, "Configuration with random weights")
       ->check(CLI::IsMember(preset_names()).description(""))
       ->capture_default_str();
-  command->add_option("--dtype", options->dtype, "Weights: as they are stored (auto), f32 or bf16")
+  command->add_option("--dtype", options->dtype, "Weight type; auto: as stored")
       ->check(CLI::IsMember({"auto", "f32", "bf16"}).description(""))
       ->capture_default_str();
-  command
-      ->add_option("--cache-type", options->cache_type, "Keys and values: f32, bf16, f16 or q8_0 [the operands' type]")
+  command->add_option("--cache-type", options->cache_type, "KV cache data type [the compute dtype]")
       ->check(CLI::IsMember({"f32", "bf16", "f16", "q8_0"}).description(""));
-  count("-p,--prompt", options->prompt, "Tokens of the prompt; 0: none", qkv::cli::at_least(0));
-  count("-n,--generate", options->generate, "Tokens written; 0: none", qkv::cli::at_least(0));
-  count("--depth", options->depth, "Tokens in the context before", qkv::cli::at_least(0));
-  count("--batch", options->batch, "Sequences read in step", CLI::Range(1, 4096));
-  count("--reps", options->reps, "Runs of each", CLI::Range(1, 1000));
-  count("--memory-mb", options->megabytes, "Memory to read for the ceiling, in MiB", CLI::Range(1, 1 << 20));
-  command->add_flag("--check-bits", options->check_bits, "Compare logits of all ways of reading, and measure nothing");
-  command->add_flag("--json", options->json, "One JSON object a line");
+  count("-p,--prompt", options->prompt, "Prompt tokens; 0 = none", qkv::cli::at_least(0));
+  count("-n,--generate", options->generate, "New tokens; 0 = none", qkv::cli::at_least(0));
+  count("--depth", options->depth, "Tokens already in the context", qkv::cli::at_least(0));
+  count("-b,--batch-size", options->batch, "Sequences in parallel", CLI::Range(1, 4096));
+  count("--reps", options->reps, "Runs per case", CLI::Range(1, 1000));
+  count("--memory-mb", options->megabytes, "Memory to read for the bandwidth limit, MiB", CLI::Range(1, 1 << 20));
+  command->add_flag("--check-bits", options->check_bits,
+                    "Compare logits over chunk sizes, batches and threads; no timing");
+  command->add_flag("--json", options->json, "One JSON object per line");
   add_device_option(*command, options->device);
   add_threads_option(*command);
   command->footer(kFooter);

@@ -97,17 +97,17 @@ void run(const Options& options) {
 }  // namespace
 
 void qkv::cli::add_bench_peak(CLI::App& bench) {
-  CLI::App* command = bench.add_subcommand("peak", "Ceilings: multiply-adds a second, bytes read a second");
+  CLI::App* command = bench.add_subcommand("peak", "Hardware limits: FLOP/s and read bandwidth");
   const auto options = std::make_shared<Options>();
   add_device_option(*command, options->device);
   add_threads_option(*command);
-  qkv::cli::add_number(*command, "--reps", options->reps, "Runs of each, the median counts (15)")
+  qkv::cli::add_number(*command, "--reps", options->reps, "Runs per case, median [15]")
       ->check(CLI::Range(1, 1000))
       ->type_name("N");
-  qkv::cli::add_number(*command, "--memory-mb", options->megabytes, "Memory to read, in MiB (512)")
+  qkv::cli::add_number(*command, "--memory-mb", options->megabytes, "Memory to read, MiB [512]")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
-  command->add_flag("--json", options->json, "One JSON object a line");
+  command->add_flag("--json", options->json, "One JSON object per line");
   command->footer(kFooter);
   command->callback([options] { run(*options); });
 }

@@ -125,18 +125,16 @@ void run_all(const Options& o) {
 
 void qkv::cli::add_bench_train(CLI::App& bench) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = bench.add_subcommand("train", "Training steps: tokens a second, share of the peak, time by part");
-  qkv::cli::add_choice(*command, "--preset", options->preset, preset_names(), "Model to train");
-  command
-      ->add_option("--dtype", options->dtypes,
-                   "Matmul precision: bf16, f32 or both (memory is that of the first) [bf16,f32]")
+  CLI::App* command = bench.add_subcommand("train", "Training tokens per second vs. peak, time by operation");
+  qkv::cli::add_choice(*command, "--preset", options->preset, preset_names(), "Named configuration");
+  command->add_option("--dtype", options->dtypes, "Matmul precision: bf16, f32 or both [bf16,f32]")
       ->type_name("TYPE[,TYPE]");
-  add_count(*command, "--batch-size", options->batch_size, 1, "Sequences a step");
-  add_number(*command, "--ctx-len", options->ctx_len, "Tokens of a sequence [the preset's]")->check(at_least(1));
+  add_count(*command, "--batch-size", options->batch_size, 1, "Sequences per step");
+  add_number(*command, "--ctx-len", options->ctx_len, "Tokens per sequence [the preset's context]")->check(at_least(1));
   add_count(*command, "--steps", options->steps, 1, "Steps timed");
   qkv::cli::add_choice(*command, "--optimizer", options->optimizer, optimizer_names(), "Optimizer");
-  command->add_flag("--recompute", options->recompute, "Keep less than half of the activations and make them again");
-  command->add_flag("--json", options->json, "One JSON object a line");
+  command->add_flag("--recompute", options->recompute, "Activation checkpointing: recompute to save memory");
+  command->add_flag("--json", options->json, "One JSON object per line");
   add_device_option(*command, options->device);
   add_threads_option(*command);
   command->footer(kFooter);

@@ -147,19 +147,12 @@ void run(const Options& options) {
 }
 
 void add(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "chat",
-      "Talk with a model that was trained on conversations. Each line is a question; without a terminal, the lines of "
-      "standard input are, and the answers go to standard output. The conversation is remembered, and so are the keys "
-      "and values of its tokens. When the context is full, its first tokens and the latest half stay");
+  CLI::App* command = app.add_subcommand("chat", "Chat with an instruction-tuned model");
   const auto options = std::make_shared<Options>();
   options->writing.generate.max_tokens = 1024;
   qkv::cli::add_model_option(*command, options->model);
   qkv::cli::add_dtype_option(*command, options->writing);
-  command
-      ->add_option("--system", options->system,
-                   "What the model is told first; without it, what its template says, if anything (\"\": nothing)")
-      ->type_name("TEXT");
+  command->add_option("--system", options->system, "System prompt [that of the template]")->type_name("TEXT");
   command
       ->add_option(
           "--template", options->form,
@@ -170,7 +163,7 @@ void add(CLI::App& app) {
   qkv::cli::add_max_tokens_option(*command, options->writing,
                                   "Tokens of an answer at most; -1: until the model ends it");
   qkv::cli::add_number(*command, "--keep", options->keep,
-                       "First tokens that stay when the context is full; without it, those of the system message")
+                       "First tokens to keep when the context is full [the system prompt]")
       ->type_name("N");
   qkv::cli::add_sampler_options(*command, options->writing);
   qkv::cli::add_threads_option(*command);

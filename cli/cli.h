@@ -35,12 +35,7 @@ class Subcommand {
   Subcommand(int order, void (*add)(CLI::App& app));
 };
 
-// -t, --threads N: 0 (the default) is one a core.
+// -t, --threads N: 0 (the default) is one per core.
 void add_threads_option(CLI::App& command);
-
-// "max_iters" -> "max-iters".
-std::string with_dashes(std::string name);
-// Option names with dashes instead of underscores; values, and all after a bare "--", as they were.
-std::vector<std::string> normalise_arguments(const std::vector<std::string>& arguments);
 
 }  // namespace qkv::cli

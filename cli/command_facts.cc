@@ -24,13 +24,11 @@ bool is_word(const std::string& text) {
   });
 }
 
-// "TEXT:{top-left,start}" and "bytes|bpe:SIZE|FILE" list what a value may be.
+// "top-left|start" and "bytes|bpe:SIZE|FILE" list what a value may be.
 std::vector<std::string> words_of(const std::string& value) {
   std::vector<std::string> words;
-  const std::size_t open = value.find('{'), close = value.find('}');
-  const bool set = open != std::string::npos && close != std::string::npos && open < close;
-  if (!set && value.find('|') == std::string::npos) return words;
-  for (const std::string& part : set ? split(value.substr(open + 1, close - open - 1), ',') : split(value, '|')) {
+  if (value.find('|') == std::string::npos) return words;
+  for (const std::string& part : split(value, '|')) {
     if (is_word(part)) words.push_back(part);
   }
   return words;
@@ -43,17 +41,40 @@ bool names_path(const std::string& value) {
   return false;
 }
 
+// What CLI11 calls a type, for people: "N:INT in [1 - 4096]" is N, "TYPE:{f32,bf16}" is f32|bf16.
+std::string value_name(std::string type) {
+  const std::size_t open = type.find('{'), close = type.find('}');
+  if (open != std::string::npos && close != std::string::npos && open < close) {
+    type = type.substr(open + 1, close - open - 1);
+    std::replace(type.begin(), type.end(), ',', '|');
+    return type;
+  }
+  for (const char* kind : {":INT", ":UINT", ":FLOAT", ":POSITIVE", ":NONNEGATIVE", ":NUMBER"})
+    type = type.substr(0, type.find(kind));
+  if (type.starts_with("INT") || type.starts_with("UINT") || type == "POSITIVE" || type == "NONNEGATIVE") return "N";
+  return type.starts_with("FLOAT") ? "X" : type;
+}
+
+// The short names and the first long one, with its opposite; other long names are aliases that nobody needs to see.
+std::vector<std::string> visible_names(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  const std::vector<std::string>& all = option.get_lnames();
+  for (const std::string& name : all)
+    if (name == all.front() || name == "no-" + all.front()) names.push_back("--" + name);
+  return names;
+}
+
 OptionFacts facts_of_option(const CLI::Option& option) {
   OptionFacts facts;
-  for (const std::string& name : option.get_snames()) facts.names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) facts.names.push_back("--" + name);
+  facts.names = visible_names(option);
   facts.group = option.get_group();
   facts.takes_value = option.get_items_expected_max() > 0;
   facts.description = option.get_description();
   facts.default_value = option.get_default_str();
   facts.required = option.get_required();
   if (facts.takes_value) {
-    facts.value = option.get_type_name();
+    facts.value = value_name(option.get_type_name());
     facts.words = words_of(facts.value);
     facts.takes_paths = facts.words.empty() ? names_path(facts.value) || facts.names.empty() : names_path(facts.value);
     if (facts.value.empty()) facts.value = "VALUE";

@@ -15,6 +15,7 @@ using qkv::cli::CommandFacts;
 using qkv::cli::OptionFacts;
 
 constexpr const char* kFooter = R"(
+Examples
   source <(qkv completion bash)                              in this shell
   qkv completion zsh > _qkv                                  into a directory of $fpath
   qkv completion fish > ~/.config/fish/completions/qkv.fish)";
@@ -221,9 +222,9 @@ void run(const CLI::App& app, const std::string& shell) {
 }
 
 void add(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("completion", "Make bash, zsh or fish complete this program's words");
+  CLI::App* command = app.add_subcommand("completion", "Print a completion script for bash, zsh or fish");
   auto shell = std::make_shared<std::string>();
-  command->add_option("shell", *shell, "The shell to write the script for")
+  command->add_option("shell", *shell, "Shell")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}).description(""))
       ->type_name("bash|zsh|fish");

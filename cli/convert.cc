@@ -118,22 +118,18 @@ void run(const Options& options) {
 }
 
 void add(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("convert", "Write a model in another format");
+  CLI::App* command = app.add_subcommand("convert", "Convert a model to another format");
   const auto options = std::make_shared<Options>();
-  command
-      ->add_option("SRC", options->source,
-                   "The model: a directory of qkv or Hugging Face, a GGUF file or a checkpoint of ANDREA (.bin)")
-      ->required();
-  command->add_option("DST", options->target, "What to write: a directory, or a file that ends in .gguf or .bin")
-      ->required();
+  command->add_option("SRC", options->source, "Model: directory, GGUF file or ANDREA checkpoint")->required();
+  command->add_option("DST", options->target, "Output: a directory, or a file that ends in .gguf or .bin")->required();
   qkv::cli::add_lora_option(*command, options->lora);
   qkv::cli::add_choice(*command, "--to", options->to, {"qkv", "hf", "gguf", "andrea"},
-                       "The format [by the name's end: gguf, andrea (.bin), otherwise qkv]");
+                       "Output format [by extension: .gguf, .bin (andrea), otherwise qkv]");
   qkv::cli::add_choice(*command, "--type", options->type, {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"},
-                       "How matrices are stored [f32; bf16 in GGUF files]");
+                       "Matrix type [f32; bf16 in GGUF files]");
   qkv::cli::add_count(*command, "--shard-bytes", options->shard_bytes, 1,
-                      "The most a file of a Hugging Face directory may hold");
-  qkv::cli::add_andrea_options(*command, options->andrea, "Checkpoints of ANDREA: what they do not say of themselves");
+                      "Largest shard of a Hugging Face directory, in bytes");
+  qkv::cli::add_andrea_options(*command, options->andrea, "ANDREA checkpoints: layout not stored in the file");
   qkv::cli::add_threads_option(*command);
   command->callback([options] { run(*options); });
 }

@@ -59,13 +59,13 @@ Tokenizer learn_harris(const Corpus& corpus, std::int64_t size) {
 }  // namespace
 
 void add_text_options(CLI::App& command, TextOptions& options, const std::string& group) {
-  command.add_option("--field", options.field, "The field that holds the text on each line of a .jsonl file")
+  command.add_option("--field", options.field, "Text field of .jsonl lines")
       ->type_name("NAME")
       ->capture_default_str()
       ->take_last()
       ->group(group);
   add_choice(command, "--format", options.format, {"auto", "text", "jsonl"},
-             "What the files hold: auto takes .jsonl and .ndjson as lines of JSON, all else as plain text")
+             "Input format; auto: .jsonl and .ndjson are JSON lines")
       ->take_last()
       ->group(group);
 }
@@ -96,6 +96,9 @@ std::optional<std::int64_t> learnt_size(const std::string& spec) {
 }
 
 Tokenizer load_tokenizer(const std::string& path) {
+  if (path.find_first_of("./") == std::string::npos && !std::filesystem::exists(path))
+    throw UsageError("--tokenizer expected bytes, bpe:SIZE, harris:SIZE or the path of a tokenizer or model; found '" +
+                     path + "', and there is no such file" + (path == "bpe" ? " (did you mean bpe:4096?)" : ""));
   if (std::filesystem::is_directory(path)) return Tokenizer::load(path + "/tokenizer.json");
   return path.ends_with(".gguf") || path.ends_with(".bin") ? load_model_tokenizer(path) : Tokenizer::load(path);
 }

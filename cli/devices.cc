@@ -55,9 +55,9 @@ std::string text_of(const Json& all) {
 }
 
 void add(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("devices", "Devices of this build and what this machine offers them");
+  CLI::App* command = app.add_subcommand("devices", "List compute devices and what they offer");
   const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "One JSON array");
+  command->add_flag("--json", *json, "Print one JSON array");
   qkv::cli::add_threads_option(*command);
   command->callback([json] { qkv::cli::print(*json ? facts().dump(2) + "\n" : text_of(facts())); });
 }

@@ -100,30 +100,29 @@ void run(const Options& options) {
 }
 
 void add(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("eval", "How well a model predicts a text: loss, perplexity, bits per byte");
+  CLI::App* command = app.add_subcommand("eval", "Evaluate a model on text: loss, perplexity, bits per byte");
   const auto options = std::make_shared<Options>();
-  command->add_option("-m,--model", options->model, "The model: a directory, a GGUF file or a checkpoint of ANDREA")
+  command->add_option("-m,--model", options->model, "Model: directory, GGUF file or ANDREA checkpoint")
       ->required()
       ->type_name("PATH");
   add_lora_option(*command, options->lora);
   add_device_option(*command, options->device);
   command
       ->add_option("--data", options->data,
-                   "Text files, .jsonl files, directories, - for standard input; or a token file of qkv tokenize")
+                   "Text files, .jsonl files, directories, - for standard input, or a token file")
       ->required()
       ->type_name("FILE|DIR...");
-  add_choice(*command, "--part", options->part, {"all", "training", "validation"}, "Of a token file: which part");
+  add_choice(*command, "--part", options->part, {"all", "training", "validation"}, "Split of a token file");
   add_text_options(*command, options->text, "Options");
-  add_number(*command, "--ctx-len", options->evaluate.ctx, "Tokens of a window [the model's]")
+  add_number(*command, "--ctx-len", options->evaluate.ctx, "Tokens per window [the model's context]")
       ->check(at_least(1))
       ->type_name("N");
   add_number(*command, "--stride", options->evaluate.stride,
-             "From a window's start to the next one's [ctx-len]; smaller is slower, and shows each token more of "
-             "what stands before it")
+             "Tokens between window starts [ctx-len]; smaller = more context")
       ->check(at_least(1))
       ->type_name("N");
-  add_count(*command, "--batch-size", options->evaluate.batch_size, 1, "Windows at once");
-  command->add_flag("--json", options->json, "One JSON object instead of a report");
+  add_count(*command, "--batch-size", options->evaluate.batch_size, 1, "Windows per batch");
+  command->add_flag("--json", options->json, "Print one JSON object");
   add_threads_option(*command);
   command->callback([options] { run(*options); });
 }

@@ -150,32 +150,32 @@ CLI::Option* add_size(CLI::App& command, const char* name, std::int64_t& size, c
 void add(CLI::App& app) {
   CLI::App* command = app.add_subcommand("explain", "Attention step by step: shapes, formulas, costs, numbers");
   const auto o = std::make_shared<Options>();
-  CLI::Option* model = command->add_option("-m,--model", o->model, "A model's layer")->type_name("DIR");
-  command->add_option("--preset", o->preset, "A known shape's layer")->type_name("NAME")->excludes(model);
+  CLI::Option* model = command->add_option("-m,--model", o->model, "Model whose layer to explain")->type_name("DIR");
+  command->add_option("--preset", o->preset, "Named configuration")->type_name("NAME")->excludes(model);
   qkv::cli::add_number(*command, "--layer", o->layer, "Layer of --model or --preset [0]")
       ->check(qkv::cli::at_least(0))
       ->type_name("N");
-  add_size(*command, "--batch", o->batch, "Sequences [4; 1 for a preset, a model and --numbers]");
+  add_size(*command, "--batch-size", o->batch, "Sequences [4; 1 with a preset, a model or --numbers]");
   CLI::Option* ctx =
-      add_size(*command, "--ctx", o->ctx, "Tokens a sequence [16; the model's context; 4 for --numbers]");
+      add_size(*command, "--ctx-len,--ctx", o->ctx, "Tokens per sequence [16; the model's context; 4 for --numbers]");
   add_size(*command, "--d-model", o->d_model, "Width of X [512; 8 for --numbers]");
-  add_size(*command, "--heads", o->heads, "Heads of queries [4; 2 for --numbers]");
-  add_size(*command, "--kv-heads", o->kv_heads, "Heads of keys and values [--heads]");
+  add_size(*command, "--n-head,--heads", o->heads, "Query heads [4; 2 for --numbers]");
+  add_size(*command, "--n-kv-head,--kv-heads", o->kv_heads, "Key/value heads [--n-head]");
   add_size(*command, "--head-dim", o->head_dim, "d_k [d_model / heads]");
   add_size(*command, "--v-head-dim", o->v_head_dim, "d_v [d_k]");
   command->add_flag("--no-causal", o->all_positions, "No mask: every position reads every other");
-  qkv::cli::add_choice(*command, "--dtype", o->dtype, {"f32", "bf16", "f16"}, "What the bytes are counted in");
-  qkv::cli::add_number(*command, "--seed", o->seed, "Of the numbers of --numbers and --scaling")->capture_default_str();
-  CLI::Option* json = command->add_flag("--json", o->json, "One JSON value, of the steps or of --scaling");
-  CLI::Option* numbers = command->add_flag("--numbers", o->numbers, "Work a small example with real numbers");
-  qkv::cli::add_number(*command, "--head", o->head, "The head that --numbers shows")
+  qkv::cli::add_choice(*command, "--dtype", o->dtype, {"f32", "bf16", "f16"}, "Type for counting bytes");
+  qkv::cli::add_number(*command, "--seed", o->seed, "Random seed of --numbers and --scaling")->capture_default_str();
+  CLI::Option* json = command->add_flag("--json", o->json, "Print JSON");
+  CLI::Option* numbers = command->add_flag("--numbers", o->numbers, "Show a small example with numbers");
+  qkv::cli::add_number(*command, "--head", o->head, "Head shown by --numbers")
       ->check(qkv::cli::at_least(0))
       ->type_name("H")
       ->needs(numbers);
-  CLI::Option* scaling = command->add_flag("--scaling", o->scaling, "Measure why scores are divided by the root of d_k")
-                             ->excludes(numbers);
-  command->add_option("--svg", o->svg, "The picture of --scaling")->type_name("FILE")->needs(scaling);
-  command->add_option("--softmax", o->softmax, "Only the weights of this row of scores, such as 0.32,1.87,0.94,-inf")
+  CLI::Option* scaling =
+      command->add_flag("--scaling", o->scaling, "Measure why scores are divided by sqrt(d_k)")->excludes(numbers);
+  command->add_option("--svg", o->svg, "Write the chart of --scaling")->type_name("FILE")->needs(scaling);
+  command->add_option("--softmax", o->softmax, "Softmax of one row of scores, such as 0.32,1.87,0.94,-inf")
       ->type_name("ROW")
       ->excludes(numbers)
       ->excludes(scaling)

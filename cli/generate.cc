@@ -191,56 +191,42 @@ void run(const Options& options) {
 
 void add_prompts(CLI::App& command, Options& options) {
   qkv::cli::add_model_option(command, options.model);
-  CLI::Option* prompt = command.add_option("-p,--prompt", options.prompt, "The text to go on from")->type_name("TEXT");
+  CLI::Option* prompt = command.add_option("-p,--prompt", options.prompt, "Prompt")->type_name("TEXT");
   CLI::Option* file =
-      command
-          .add_option("-f,--file", options.file,
-                      "A file that holds it, byte for byte; without -p and -f, or with -, standard input")
+      command.add_option("-f,--file", options.file, "File with the prompt; - or nothing: standard input")
           ->type_name("FILE")
           ->excludes(prompt);
-  command
-      .add_option("--prompts", options.prompts,
-                  "A file with many prompts, one a line (-: standard input); the texts come in the order of the lines, "
-                  "and each is the one that its prompt gives alone")
+  command.add_option("--prompts", options.prompts, "File with one prompt per line (- = standard input)")
       ->type_name("FILE")
       ->excludes(prompt)
       ->excludes(file);
-  command
-      .add_option("--prompt-cache", options.prompt_cache,
-                  "A file that keeps what the model has read of the prompt: made if it is missing, used as far as the "
-                  "new prompt begins in the same way, written anew when there was more to read. The text is the same "
-                  "with and without it")
+  command.add_option("--prompt-cache", options.prompt_cache, "File that stores the prompt's KV cache for reuse")
       ->type_name("FILE")
       ->excludes("--prompts");
   qkv::cli::add_dtype_option(command, options.writing);
-  command
-      .add_option("--cache-type", options.cache_type,
-                  "What keys and values are kept as; without it, as the model computes (f32 or bf16)")
+  command.add_option("--cache-type", options.cache_type, "KV cache data type [as the model computes]")
       ->check(CLI::IsMember({"f32", "bf16", "f16", "q8_0"}))
       ->type_name("TYPE");
-  qkv::cli::add_number(
-      command, "-b,--batch", options.at_once,
-      "Texts that are written at a time, from --prompts or --samples; each has its own cache in memory")
+  qkv::cli::add_number(command, "-b,--batch-size", options.at_once, "Sequences generated in parallel")
       ->capture_default_str()
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
-  qkv::cli::add_number(command, "--samples", options.samples,
-                       "Texts from each prompt, which is read once; they differ as texts of different seeds do")
+  qkv::cli::add_number(command, "--samples", options.samples, "Samples per prompt")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000))
       ->type_name("N");
 }
 
 void add(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("generate", "Let a model go on from a prompt");
+  CLI::App* command = app.add_subcommand("generate", "Generate text from a prompt");
   const auto options = std::make_shared<Options>();
   qkv::cli::add_lora_option(*command, options->lora);
   add_prompts(*command, *options);
   qkv::cli::add_max_tokens_option(*command, options->writing,
-                                  "Tokens to generate at most; -1: until the text ends or the context is full");
+                                  "Maximum number of new tokens; -1 = until the context is full");
   qkv::cli::add_sampler_options(*command, options->writing);
   qkv::cli::add_shift_options(*command, options->writing, "");
-  command->add_flag("--json", options->json, "One JSON object a text and line: its text, tokens and why it ended");
+  command->add_flag("--json", options->json, "One JSON object per line and text");
   qkv::cli::add_threads_option(*command);
   command->callback([options] { run(*options); });
 }

@@ -241,16 +241,16 @@ void run(const Options& options) {
 }
 
 void add(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("info", "What a model is made of");
+  CLI::App* command = app.add_subcommand("info", "Show a model's configuration, tensors and memory");
   const auto options = std::make_shared<Options>();
-  CLI::Option* path = command->add_option("PATH", options->path, "A model of any format: a directory or a file");
-  CLI::Option* model = command->add_option("-m,--model", options->model, "The same")->type_name("PATH");
-  CLI::Option* named = command->add_option("--preset", options->preset, "A configuration by name")->type_name("NAME");
-  CLI::Option* config = command->add_option("--config", options->config, "A config.json")->type_name("FILE");
+  CLI::Option* path = command->add_option("PATH", options->path, "Model: directory, GGUF file or ANDREA checkpoint");
+  CLI::Option* model = command->add_option("-m,--model", options->model, "The same as PATH")->type_name("PATH");
+  CLI::Option* named = command->add_option("--preset", options->preset, "Named configuration")->type_name("NAME");
+  CLI::Option* config = command->add_option("--config", options->config, "Configuration file")->type_name("FILE");
   model->excludes(path);
   named->excludes(model)->excludes(path);
   config->excludes(model)->excludes(named)->excludes(path);
-  command->add_flag("--json", options->json, "One JSON object");
+  command->add_flag("--json", options->json, "Print one JSON object");
   command->callback([options] { run(*options); });
 }
 

@@ -204,59 +204,41 @@ void run(const Options& o) {
 }
 
 void add_outputs(CLI::App& command, Options& o) {
-  command
-      .add_option("--html", o.html,
-                  "Write one self-contained page of at most 5 MB to look at all of it; of a long text it keeps the "
-                  "vectors of --layer and --head at their best")
-      ->type_name("FILE");
-  command
-      .add_option("--save", o.save,
-                  "Write every activation as DIR/NAME.npy, named and shaped as TransformerLens' hooks: "
-                  "blocks.0.attn.hook_q, hook_pattern, hook_z, blocks.0.hook_resid_post, ...")
+  command.add_option("--html", o.html, "Write a self-contained HTML page (at most 5 MB)")->type_name("FILE");
+  command.add_option("--save", o.save, "Write activations as DIR/NAME.npy with TransformerLens hook names")
       ->type_name("DIR");
-  command.add_flag(
-      "--scores", o.scores,
-      "Rank the heads by how they behave on random tokens that are read twice: previous-token, "
-      "first-token, duplicate-token and induction heads. The tokens are those of the text, if it has at least "
-      "16 different ones, and else of the whole vocabulary");
-  command
-      .add_option("--ablate", o.ablate,
-                  "Set a head's output to zero and compare the next token before and after; may repeat")
+  command.add_flag("--scores", o.scores, "Score previous-token, first-token, duplicate-token and induction heads");
+  command.add_option("--ablate", o.ablate, "Zero a head's output and compare the next token (repeatable)")
       ->allow_extra_args(false)
       ->type_name("L.H");
-  command
-      .add_option("--patch", o.patch,
-                  "Replace a head's output by what it is in --patch-text, the last tokens of both texts laid on each "
-                  "other; may repeat")
+  command.add_option("--patch", o.patch, "Patch a head's output from --patch-text (repeatable)")
       ->allow_extra_args(false)
       ->type_name("L.H");
-  command.add_option("--patch-text", o.patch_text, "The other text")->type_name("TEXT");
+  command.add_option("--patch-text", o.patch_text, "Source text of --patch")->type_name("TEXT");
 }
 
 void add(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "inspect", "Look inside a model while it reads a text: who reads whom, what heads do, activations, a page");
+  CLI::App* command =
+      app.add_subcommand("inspect", "Inspect a model on a text: attention heads, activations, an HTML page");
   const auto o = std::make_shared<Options>();
-  command->add_option("-m,--model", o->model, "A model of any format: a directory or a file")
+  command->add_option("-m,--model", o->model, "Model: directory, GGUF file or ANDREA checkpoint")
       ->required()
       ->type_name("MODEL");
-  CLI::Option* prompt = command->add_option("-p,--prompt", o->prompt, "The text to read")->type_name("TEXT");
-  command->add_option("-f,--file", o->file, "A file that holds it; - is standard input")
+  CLI::Option* prompt = command->add_option("-p,--prompt", o->prompt, "Text to evaluate")->type_name("TEXT");
+  command->add_option("-f,--file", o->file, "File with the text; - = standard input")
       ->type_name("FILE")
       ->excludes(prompt);
-  add_number(*command, "--tokens", o->tokens, "Read only the text's first N tokens")
-      ->check(at_least(1))
-      ->type_name("N");
-  add_number(*command, "--layer", o->layer, "Show this layer's heads, each query and the keys it reads")
+  add_number(*command, "--tokens", o->tokens, "Use only the first N tokens")->check(at_least(1))->type_name("N");
+  add_number(*command, "--layer", o->layer, "Show this layer's heads: each query and the keys it reads")
       ->check(at_least(0))
       ->type_name("L");
   add_number(*command, "--head", o->head, "Show this head, of --layer or of every layer")
       ->check(at_least(0))
       ->type_name("H");
-  command->add_flag("--all", o->all, "Show every head in that way");
-  add_count(*command, "--top", o->top, 1, "Keys shown of each query");
+  command->add_flag("--all", o->all, "Show every head like that");
+  add_count(*command, "--top", o->top, 1, "Keys shown per query");
   add_choice(*command, "--color,--colour", o->colour, {"auto", "always", "never"},
-             "Heat maps in colour; auto: on a terminal, unless NO_COLOR is set");
+             "Colored heat maps; auto: on a terminal without NO_COLOR");
   add_outputs(*command, *o);
   add_device_option(*command, o->device);
   add_threads_option(*command);

@@ -24,14 +24,13 @@ std::optional<T> number(const std::string& text) {
 
 void add_lora_training_options(CLI::App& command, LoraSettings& settings, const std::string& group) {
   command
-      .add_option("--lora", settings.shape,
-                  "Train adapters of this rank on the model of --init, which stays as it is [ALPHA: 2 * RANK]")
+      .add_option("--lora", settings.shape, "Train LoRA adapters of this rank on the model of --init [ALPHA: 2 * RANK]")
       ->type_name("RANK[,ALPHA]")
       ->take_last()
       ->group(group);
   command
       .add_option("--lora-targets", settings.targets,
-                  "The matrices that get one, of wq wk wv wo w_gate w_up w_down [wq,wk,wv,wo]")
+                  "Adapted matrices, of wq wk wv wo w_gate w_up w_down [wq,wk,wv,wo]")
       ->delimiter(',')
       ->type_name("NAME,...")
       ->group(group);
@@ -65,8 +64,7 @@ std::string describe_lora(const LoraAdapters& adapters) {
 }
 
 void add_lora_option(CLI::App& command, std::string& directory) {
-  command.add_option("--lora", directory, "Adapters to add to the model: a directory of PEFT or of qkv train --lora")
-      ->type_name("DIR");
+  command.add_option("--lora", directory, "LoRA adapters: directory of PEFT or qkv train --lora")->type_name("DIR");
 }
 
 void add_adapters(Model& model, const std::string& directory) {

@@ -10,13 +10,23 @@
 #include <exception>
 #include <new>
 
+#include "arguments.h"
 #include "cli.h"
+#include "command_examples.h"
+#include "command_facts.h"
+#include "help_text.h"
 #include "number_options.h"
 #include "qkv/kernels.h"
 #include "qkv/threads.h"
 
 namespace qkv::cli {
 namespace {
+
+constexpr const char* kFooter = R"(
+Examples
+  qkv train --data my_text/ --out my_model
+  qkv generate -m my_model -p "Once upon a time"
+  qkv help train                     the same as qkv train --help)";
 
 struct Entry {
   int order;
@@ -50,47 +60,61 @@ int fail(const std::string& what) {
   return 1;
 }
 
-int misuse(const CLI::App& app, const std::string& what) {
-  std::string command = "qkv";
-  for (const CLI::App* used : app.get_subcommands()) command += " " + used->get_name();
-  print_error("qkv: " + one_line(what) + " (see " + command + " --help)\n");
+int misuse(const NamedCommand& named, const std::string& what) {
+  print_error("qkv: " + one_line(as_typed(*named.command, what)) + " (see " + named.path + " --help)\n");
   return 2;
 }
 
-int parse_and_run(CLI::App& app, std::vector<std::string> arguments) {
+int print_help(const NamedCommand& named) {
+  print(help_text(facts_of(*named.command, named.path), help_width()));
+  return 0;
+}
+
+int parse_and_run(CLI::App& app, const std::vector<std::string>& arguments) {
+  const NamedCommand named = named_command(app, arguments);
   try {
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them last first
-    app.parse(arguments);
-    return 0;
-  } catch (const CLI::CallForAllHelp&) {
-    print(app.help("", CLI::AppFormatMode::All));
+    std::vector<std::string> words = normalise_arguments(app, arguments);
+    std::reverse(words.begin(), words.end());  // CLI11 takes them last first
+    app.parse(words);
     return 0;
   } catch (const CLI::CallForHelp&) {
-    print(app.help());
-    return 0;
+    return print_help(named);
   } catch (const CLI::CallForVersion& version) {
     print(std::string(version.what()) + "\n");
     return 0;
   } catch (const CLI::ParseError& error) {
-    return misuse(app, error.what());
+    return misuse(named, problems(app, error));
   } catch (const UsageError& error) {
-    return misuse(app, error.what());
+    return misuse(named, error.what());
   }
 }
 
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
 int run(int argc, char** argv) {
-  CLI::App app("Attention and small language models: grow them, run them, look into them.", "qkv");
-  app.set_version_flag("--version", "qkv " QKV_VERSION);
+  CLI::App app("Train, run and inspect small language models; attention in C++.", "qkv");
+  app.set_help_flag("-h,--help", "Print help");
+  app.set_version_flag("--version", "qkv " QKV_VERSION, "Print the version");
   app.require_subcommand(1);
   std::vector<Entry>& list = entries();
   std::sort(list.begin(), list.end(), [](const Entry& a, const Entry& b) { return a.order < b.order; });
   for (const Entry& entry : list) entry.add(app);
-  const std::vector<std::string> arguments = normalise_arguments({argv + std::min(argc, 1), argv + argc});
-  const auto is_first = [&](const CLI::App* command) { return command->get_name() == arguments[0]; };
-  if (!arguments.empty() && arguments[0][0] != '-' && app.get_subcommands(is_first).empty()) {
-    return misuse(app, "there is no command '" + arguments[0] + "'");
+  add_examples(app);
+  app.footer(kFooter);
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  if (arguments.empty()) return print_help(named_command(app, arguments));
+  if (arguments[0] == "help") {
+    arguments.erase(arguments.begin());
+    arguments.emplace_back("--help");
   }
-  (void)kernel_set();  // a QKV_CPU or QKV_KERNELS that cannot be had is an error of every command
+  const std::vector<std::string> names = command_names(app);
+  if (arguments[0][0] != '-' && std::find(names.begin(), names.end(), arguments[0]) == names.end())
+    return misuse({&app, "qkv"}, "there is no command '" + arguments[0] + "'" + suggestion(arguments[0], names));
+  (void)kernel_set();  // a QKV_CPU or QKV_KERNELS that is not available is an error of every command
   return parse_and_run(app, arguments);
 }
 
@@ -123,30 +147,10 @@ bool error_is_terminal() noexcept { return isatty(STDERR_FILENO) == 1; }
 void add_threads_option(CLI::App& command) {
   command
       .add_option_function<int>(
-          "-t,--threads", [](int threads) { set_num_threads(threads); }, "Threads to compute with; 0 is one a core")
+          "-t,--threads", [](int threads) { set_num_threads(threads); }, "Number of threads; 0 = one per core")
       ->transform(number_check<int>())
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
-}
-
-std::string with_dashes(std::string name) {
-  std::replace(name.begin(), name.end(), '_', '-');
-  return name;
-}
-
-std::vector<std::string> normalise_arguments(const std::vector<std::string>& arguments) {
-  std::vector<std::string> result;
-  bool options = true;
-  for (const std::string& argument : arguments) {
-    if (argument == "--") options = false;
-    if (options && argument.size() > 2 && argument.compare(0, 2, "--") == 0) {
-      const std::size_t end = std::min(argument.find('='), argument.size());
-      result.push_back(with_dashes(argument.substr(0, end)) + argument.substr(end));
-    } else {
-      result.push_back(argument);
-    }
-  }
-  return result;
 }
 
 }  // namespace qkv::cli

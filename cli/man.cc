@@ -22,6 +22,7 @@ struct Options {
 };
 
 constexpr const char* kFooter = R"(
+Examples
   qkv man train | man -l -        reads the page of qkv train
   qkv man --out share/man/man1    writes all of them)";
 
@@ -116,11 +117,10 @@ void run(const CLI::App& app, const Options& options) {
 }
 
 void add(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("man", "Manual pages of this program, for man(1)");
+  CLI::App* command = app.add_subcommand("man", "Print manual pages");
   auto options = std::make_shared<Options>();
-  command->add_option("command", options->command, "The command whose page to print; none: the program's")
-      ->type_name("COMMAND");
-  command->add_option("--out", options->out, "Write every page into this directory")->type_name("DIR");
+  command->add_option("command", options->command, "Command [the program itself]")->type_name("COMMAND");
+  command->add_option("--out", options->out, "Write all pages into this directory")->type_name("DIR");
   command->footer(kFooter);
   command->callback([&app, options] { run(app, *options); });
 }

@@ -11,12 +11,9 @@
 namespace {
 
 void add(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("report", "Make the page of a training run anew");
+  CLI::App* command = app.add_subcommand("report", "Regenerate a run's HTML report");
   const auto directory = std::make_shared<std::string>();
-  command
-      ->add_option("directory", *directory,
-                   "The run's directory (--out of `qkv train`); its report.html is written from its metrics.jsonl and "
-                   "run.json")
+  command->add_option("directory", *directory, "Directory of the run (--out of qkv train)")
       ->type_name("DIR")
       ->required();
   command->callback([directory] {

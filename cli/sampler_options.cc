@@ -34,13 +34,12 @@ CLI::Option* number(CLI::App& command, const char* name, double& value, const ch
 }
 
 void add_penalties(CLI::App& command, qkv::SamplerOptions& sampler) {
-  number(command, "--repeat-penalty", sampler.repeat_penalty,
-         "Above 1: tokens that came lately become less probable (logits divided by R, or multiplied if negative)", "R");
-  number(command, "--frequency-penalty", sampler.frequency_penalty,
-         "Taken off the logit of a token for each time it came lately", "F");
-  number(command, "--presence-penalty", sampler.presence_penalty, "Taken off once if it came lately", "F");
-  add_number(command, "--repeat-last-n", sampler.repeat_last_n,
-             "How many tokens back is lately; 0 is nothing, -1 all of the text")
+  number(command, "--repeat-penalty", sampler.repeat_penalty, "Penalty on recent tokens; 1 = off", "R");
+  number(command, "--frequency-penalty", sampler.frequency_penalty, "Subtracted per recent occurrence of the token",
+         "F");
+  number(command, "--presence-penalty", sampler.presence_penalty, "Subtracted once if the token occurred recently",
+         "F");
+  add_number(command, "--repeat-last-n", sampler.repeat_last_n, "Tokens the penalties look back on; 0 = none, -1 = all")
       ->capture_default_str()
       ->type_name("N");
 }
@@ -48,14 +47,13 @@ void add_penalties(CLI::App& command, qkv::SamplerOptions& sampler) {
 }  // namespace
 
 void add_model_option(CLI::App& command, std::string& path) {
-  command.add_option("-m,--model", path, "The model: a directory, a GGUF file or a checkpoint of ANDREA")
+  command.add_option("-m,--model", path, "Model: directory, GGUF file or ANDREA checkpoint")
       ->required()
       ->type_name("PATH");
 }
 
 void add_dtype_option(CLI::App& command, WritingOptions& options) {
-  add_choice(command, "--dtype", options.dtype, {"auto", "f32", "bf16"},
-             "Weights: as the file stores them (auto), all in f32, or all in bf16");
+  add_choice(command, "--dtype", options.dtype, {"auto", "f32", "bf16"}, "Weight type; auto: as stored");
   add_device_option(command, options.device);
 }
 
@@ -74,44 +72,31 @@ void add_max_tokens_option(CLI::App& command, WritingOptions& options, const std
 
 void add_sampler_options(CLI::App& command, WritingOptions& options) {
   qkv::SamplerOptions& sampler = options.generate.sampler;
-  number(command, "--temp,--temperature", sampler.temperature,
-         "How much chance has a say: 0 always takes the most probable token, 1 draws as the model says", "T");
-  add_number(command, "--top-k", sampler.top_k, "Draw from the K most probable tokens; 0 is all")
+  number(command, "--temp,--temperature", sampler.temperature, "Sampling temperature: 0 = greedy, 1 = unscaled", "T");
+  add_number(command, "--top-k", sampler.top_k, "Sample from the K most probable tokens; 0 = all")
       ->capture_default_str()
       ->type_name("K");
-  number(command, "--typical", sampler.typical_p,
-         "Draw from the tokens whose surprise is nearest to what is to be expected, until they reach P together; 1 is "
-         "all",
-         "P");
-  number(command, "--top-p", sampler.top_p,
-         "Draw from the fewest tokens whose probabilities reach P together; 1 is all", "P");
-  number(command, "--min-p", sampler.min_p, "Draw from tokens at least P times as probable as the most probable", "P");
+  number(command, "--typical", sampler.typical_p, "Locally typical sampling with total probability P; 1 = off", "P");
+  number(command, "--top-p", sampler.top_p, "Nucleus sampling with total probability P; 1 = off", "P");
+  number(command, "--min-p", sampler.min_p, "Minimum probability relative to the most probable token", "P");
   add_penalties(command, sampler);
   command
-      .add_option(
-          "--logit-bias", options.biases,
-          "Makes the token ID more (15043+2) or less (15043-2) probable, or impossible (15043-inf); may be given "
-          "several times")
+      .add_option("--logit-bias", options.biases, "Change a token's logit: 15043+2, 15043-2, 15043-inf (repeatable)")
       ->allow_extra_args(false)
       ->type_name("ID+VALUE");
-  command
-      .add_option("--stop", options.generate.stop,
-                  "A text that ends the text, and is not shown; may be given several times. Bytes as they are: "
-                  "$'\\n' is a new line in bash")
+  command.add_option("--stop", options.generate.stop, "Stop string, not printed (repeatable)")
       ->allow_extra_args(false)
       ->type_name("TEXT");
-  add_number(command, "-s,--seed", sampler.seed, "The same seed gives the same text, with any number of threads")
+  add_number(command, "-s,--seed", sampler.seed, "Random seed; the same seed gives the same text")
       ->capture_default_str()
       ->type_name("SEED");
 }
 
 void add_shift_options(CLI::App& command, WritingOptions& options, const std::string& kept) {
-  CLI::Option* shift = command.add_flag(
-      "--shift", options.generate.shift,
-      "Go on past the end of the context: when it is full, the first tokens and the latest half of the rest stay, are "
-      "read again where they stand then, and the text goes on. Exact for learned and rotary positions alike: what "
-      "follows is what the model says to the tokens that stayed");
-  add_number(command, "--keep", options.generate.keep, "How many first tokens stay; -1 is the whole prompt" + kept)
+  CLI::Option* shift = command.add_flag("--shift", options.generate.shift,
+                                        "Context shift: keep the first and the newest half, continue");
+  add_number(command, "--keep", options.generate.keep,
+             "First tokens to keep with --shift; -1 = the whole prompt" + kept)
       ->needs(shift)
       ->capture_default_str()
       ->type_name("N");

@@ -52,29 +52,26 @@ void run(const Options& options) {
 }
 
 void add(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("tokenize", "Turn text of any size into a token file to train on");
+  CLI::App* command = app.add_subcommand("tokenize", "Tokenize text of any size into a token file");
   const auto options = std::make_shared<Options>();
-  command
-      ->add_option("--data", options->data,
-                   "Text files, .jsonl files, directories (all files below, by their paths), or - for standard input")
+  command->add_option("--data", options->data, "Text files, .jsonl files, directories, or - for standard input")
       ->required()
       ->type_name("FILE|DIR...");
   command
       ->add_option("--tokenizer", options->tokenizer,
-                   "How text becomes tokens: bytes, a BPE or Harris segments learnt from this text, a tokenizer.json, "
-                   "or a model's own: its directory, GGUF file or checkpoint of ANDREA")
+                   "bytes, BPE or Harris segments trained on this text, a tokenizer.json or a model")
       ->required()
       ->take_last()
       ->type_name("bytes|bpe:SIZE|harris:SIZE|FILE|DIR");
-  command->add_option("--out", options->out, "The token file; the tokenizer goes in too, for qkv train --data")
+  command->add_option("--out", options->out, "Token file to write (contains the tokenizer)")
       ->required()
       ->take_last()
       ->type_name("FILE");
-  command->add_option("--tokenizer-out", options->tokenizer_out, "Write the tokenizer as a tokenizer.json too")
+  command->add_option("--tokenizer-out", options->tokenizer_out, "Also write the tokenizer as tokenizer.json")
       ->take_last()
       ->type_name("FILE");
   add_number(*command, "--val-fraction", options->validation_fraction,
-             "Share of the text, at its end, kept for validation")
+             "Fraction of the text, at its end, for validation")
       ->check(below_one())
       ->capture_default_str()
       ->take_last()

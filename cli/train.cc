@@ -121,7 +121,7 @@ qkv::Trainer start(const TrainSettings& settings) {
       [&](std::int64_t vocabulary) {
         if (settings.memory_check && device == "cpu")
           check_memory(model_of(vocabulary), config, adapters ? &*adapters : nullptr,
-                       initial ? "--window" : "--ctx-len");
+                       initial ? "--seq-len" : "--ctx-len");
       },
       [&] { directory.emplace(settings.out); });
   qkv::Model model = initial ? initial->take(device) : qkv::Model(model_of(data.tokenizer.size()), config.seed, device);
@@ -175,7 +175,7 @@ qkv::Trainer resume(const TrainSettings& settings) {
   if (settings.dtype != "auto") config.operands = operands_of(settings, device);
   asked([&] { trainer.set_config(config); });
   if (settings.memory_check && device == "cpu")
-    check_memory(trainer.model().config(), config, trainer.adapters(), "--window");
+    check_memory(trainer.model().config(), config, trainer.adapters(), "--seq-len");
   print(fmt::format("resuming after step {} of {}\n", trainer.steps_done(), config.steps));
   return trainer;
 }
@@ -408,7 +408,7 @@ void run(const TrainSettings& settings) {
 }
 
 void add(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("train", "Grow a model from text");
+  CLI::App* command = app.add_subcommand("train", "Train a model on text");
   const auto settings = add_train_options(*command);
   command->callback([command, settings] {
     read_config_file(*command, *settings);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.h"
 #include "cli.h"
 #include "qkv/model_members.h"
 
@@ -39,7 +40,7 @@ std::string difference(const ModelConfig& asked, const ModelConfig& stored) {
   for (std::size_t i = 0; i < wanted.size(); ++i)
     if (wanted[i] != found[i])
       return fmt::format("--{} {}, where it has {}{}", with_dashes(wanted[i].first), wanted[i].second, found[i].second,
-                         wanted[i].first == "ctx_len" ? " (--window trains on shorter sequences)" : "");
+                         wanted[i].first == "ctx_len" ? " (--seq-len trains on shorter sequences)" : "");
   return "other layers than it has";
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_settings.h"
 
+#include "arguments.h"
+
 #include <fmt/format.h>
 
 #include <fstream>
@@ -111,36 +113,29 @@ void group_options(CLI::App& command, std::size_t first, const char* group) {
 
 void add_data_options(CLI::App& command, TrainSettings& s) {
   const std::size_t first = command.get_options().size();
-  command
-      .add_option(
-          "--data", s.data,
-          "Text files, .jsonl files, directories or - for standard input, in this order; or a token file of qkv "
-          "tokenize")
+  command.add_option("--data", s.data, "Text files, .jsonl files, directories, - for standard input, or a token file")
       ->type_name("FILE|DIR...");
-  command.add_option("--out,--out-dir", s.out, "Directory of the model and all else")->type_name("DIR");
-  command.add_flag("--resume", s.resume, "Go on with the run in the directory, bit for bit");
-  command.add_option("--config", s.config_file, "TOML or INI file of option names; the command line has precedence")
-      ->type_name("FILE");
+  command.add_option("--out,--out-dir", s.out, "Output directory: model, checkpoints, report")->type_name("DIR");
+  command.add_flag("--resume", s.resume, "Resume the run in --out (bit-identical)");
   command
-      .add_option("--tokenizer", s.tokenizer,
-                  "How text becomes tokens, as in qkv tokenize [bpe:4096, or bytes for text below 256 KB; BPE of a "
-                  "preset's vocabulary]")
+      .add_option("--config", s.config_file, "TOML or INI file with option names; the command line takes precedence")
+      ->type_name("FILE");
+  command.add_option("--tokenizer", s.tokenizer, "Tokenizer [bpe:4096; bytes for text below 256 KB]")
       ->type_name("bytes|bpe:SIZE|harris:SIZE|FILE|DIR");
   s.validation_fraction_option =
-      add_number(command, "--val-fraction", s.validation_fraction, "Share of the text, at its end, kept for validation")
+      add_number(command, "--val-fraction", s.validation_fraction, "Fraction of the text, at its end, for validation")
           ->check(below_one())
           ->capture_default_str();
   add_text_options(command, s.text, "Data and run");
-  add_number(command, "--stop-after", s.stop_after,
-             "Save and stop after this step, with --resume to go on; the schedule still spans --steps")
+  add_number(command, "--stop-after", s.stop_after, "Save and stop after this step; the schedule still spans --steps")
       ->check(at_least(1))
       ->type_name("STEP");
   command.add_flag("--memory-check,!--no-memory-check", s.memory_check,
-                   "Refuse to begin where a step would not have the memory [yes]");
-  add_count(command, "--save-patience", s.save_patience, 0,
-            "How long a finished run tries to save itself where it cannot (a full disk)", "SECONDS");
-  command.add_option("--sample-prompt", s.sample_prompt, "What samples go on from")->type_name("TEXT");
-  add_count(command, "--sample-tokens", s.sample_tokens, 1, "Tokens of a sample");
+                   "Refuse to start if a step would not fit in memory [yes]");
+  add_count(command, "--save-patience", s.save_patience, 0, "How long to retry the last save on a full disk",
+            "SECONDS");
+  command.add_option("--sample-prompt", s.sample_prompt, "Prompt for samples")->type_name("TEXT");
+  add_count(command, "--sample-tokens", s.sample_tokens, 1, "Tokens per sample");
   add_device_option(command, s.device);
   group_options(command, first, "Data and run");
   add_threads_option(command);
@@ -152,50 +147,49 @@ void add_model_options(CLI::App& command, TrainSettings& s) {
   const std::size_t first = command.get_options().size();
   std::string presets;
   for (const std::string& name : preset_names()) presets += (presets.empty() ? "" : "|") + name;
-  command.add_option("--preset", s.preset, "A known shape, which the options below change")->type_name(presets);
+  command.add_option("--preset", s.preset, "Named configuration; options below override it")->type_name(presets);
   command
       .add_option("--init", s.init,
-                  "Begin with this model, its shape and its tokenizer: a directory of qkv or Hugging Face, a GGUF file "
-                  "or a checkpoint of ANDREA (.bin)")
+                  "Start from this model and its tokenizer: directory, GGUF file or ANDREA checkpoint")
       ->type_name("MODEL");
   group_options(command, first, "Model");
   add_lora_training_options(command, s.lora, "Model");
   s.andrea.prefix = "init-";
-  add_andrea_options(command, s.andrea, "A checkpoint of ANDREA to begin with: what it does not say of itself");
+  add_andrea_options(command, s.andrea, "ANDREA checkpoints: layout not stored in the file");
   const std::size_t members = command.get_options().size();
-  add(command, v, "--n-layer", &C::n_layer, "Blocks")->capture_default_str();
+  add(command, v, "--n-layer", &C::n_layer, "Layers")->capture_default_str();
   add(command, v, "--n-head", &C::n_head, "Attention heads")->capture_default_str();
-  add(command, v, "--n-kv-head", &C::n_kv_head, "Heads of keys and values [n_head]");
+  add(command, v, "--n-kv-head", &C::n_kv_head, "Key/value heads [n_head]");
   add(command, v, "--d-model,--n-embd", &C::d_model, "Width of the residual stream")->capture_default_str();
-  add(command, v, "--head-dim", &C::head_dim, "Width of a query and a key [d_model / n_head]");
-  add(command, v, "--v-head-dim", &C::v_head_dim, "Width of a value [head_dim]");
+  add(command, v, "--head-dim", &C::head_dim, "Query and key size per head [d_model / n_head]");
+  add(command, v, "--v-head-dim", &C::v_head_dim, "Value size per head [head_dim]");
   add(command, v, "--d-ff", &C::d_ff, "Width of the MLP [4 * d_model]");
-  add(command, v, "--ctx-len,--block-size", &C::ctx_len, "Tokens the model sees at once")->capture_default_str();
-  add_enum(command, v, "--norm", &C::norm, "Kind of norm [rmsnorm]");
+  add(command, v, "--ctx-len,--block-size", &C::ctx_len, "Context length in tokens")->capture_default_str();
+  add_enum(command, v, "--norm", &C::norm, "Norm [rmsnorm]");
   add_named(command, v, "--activation", activations(), "MLP activation; swiglu, geglu, reglu: gated [relu]");
   add_enum(command, v, "--positions", &C::positions, "Position encoding [learned]");
   add(command, v, "--norm-gain,!--no-norm-gain", &C::norm_gain, "Learnable gain in norms");
-  add(command, v, "--norm-gain-offset,!--no-norm-gain-offset", &C::norm_gain_offset, "The gain is 1 + the parameter");
+  add(command, v, "--norm-gain-offset,!--no-norm-gain-offset", &C::norm_gain_offset, "Gain is 1 + the parameter");
   add(command, v, "--norm-bias,!--no-norm-bias", &C::norm_bias, "Learnable bias in layer norms");
   add(command, v, "--norm-eps", &C::norm_eps, "Epsilon of norms")->capture_default_str();
-  add_enum(command, v, "--norm-place", &C::norm_place, "Norms before or after attention and MLP, or both [before]");
-  add(command, v, "--embedding-norm,!--no-embedding-norm", &C::embedding_norm, "A norm after the embedding [yes]");
-  add(command, v, "--final-norm,!--no-final-norm", &C::final_norm, "A norm before the head");
-  add(command, v, "--rope-theta", &C::rope_theta, "Base of rotary positions")->capture_default_str();
-  add(command, v, "--rope-share", &C::rope_share, "Share of each head that is rotated")->capture_default_str();
-  add(command, v, "--window-left", &C::window_left, "Tokens before its own that a token attends to; -1: all")
+  add_enum(command, v, "--norm-place", &C::norm_place, "Norm placement around attention and MLP [before]");
+  add(command, v, "--embedding-norm,!--no-embedding-norm", &C::embedding_norm, "Norm after the embedding [yes]");
+  add(command, v, "--final-norm,!--no-final-norm", &C::final_norm, "Norm before the head");
+  add(command, v, "--rope-theta", &C::rope_theta, "RoPE base")->capture_default_str();
+  add(command, v, "--rope-share", &C::rope_share, "Fraction of each head that RoPE rotates")->capture_default_str();
+  add(command, v, "--window-left", &C::window_left, "Attention window: earlier tokens attended to; -1 = all")
       ->capture_default_str();
   add(command, v, "--attention-scale", &C::attention_scale, "Scale of q . k [1 / sqrt(head_dim)]");
-  add(command, v, "--softcap", &C::softcap, "Softcap of attention scores; 0: off")->capture_default_str();
-  add(command, v, "--alibi,!--no-alibi", &C::alibi, "ALiBi: scores fall with distance, one slope per head");
-  add(command, v, "--sinks,!--no-sinks", &C::sinks, "One learned attention sink per head");
+  add(command, v, "--softcap", &C::softcap, "Softcap of attention scores; 0 = off")->capture_default_str();
+  add(command, v, "--alibi,!--no-alibi", &C::alibi, "ALiBi slope per head");
+  add(command, v, "--sinks,!--no-sinks", &C::sinks, "Learned attention sink per head");
   add_enum(command, v, "--qk-norm", &C::qk_norm, "RMSNorm of queries and keys [none]");
-  add_enum(command, v, "--residual", &C::residual, "Attention and MLP one after the other or in parallel [sequential]");
-  add(command, v, "--residual-scale", &C::residual_scale, "Multiplier of what attention and MLP add")
+  add_enum(command, v, "--residual", &C::residual, "Attention and MLP in sequence or in parallel [sequential]");
+  add(command, v, "--residual-scale", &C::residual_scale, "Multiplier of attention and MLP outputs")
       ->capture_default_str();
   add(command, v, "--embedding-scale", &C::embedding_scale, "Multiplier of token embeddings")->capture_default_str();
   add(command, v, "--logit-scale", &C::logit_scale, "Multiplier of logits")->capture_default_str();
-  add(command, v, "--logit-softcap", &C::logit_softcap, "Softcap of logits; 0: off")->capture_default_str();
+  add(command, v, "--logit-softcap", &C::logit_softcap, "Softcap of logits; 0 = off")->capture_default_str();
   add(command, v, "--qkv-bias,!--no-qkv-bias", &C::qkv_bias, "Biases of W_Q, W_K and W_V");
   add(command, v, "--output-bias,!--no-output-bias", &C::output_bias, "Bias of W_O");
   add_both_biases(command, v);
@@ -208,50 +202,51 @@ void add_optimiser_options(CLI::App& command, TrainSettings& s) {
   using C = TrainConfig;
   auto& v = s.train_values;
   const std::size_t first = command.get_options().size();
-  add(command, v, "--steps,--max-iters", &C::steps, "Optimiser steps")->capture_default_str();
-  add(command, v, "--batch-size", &C::batch_size, "Sequences at once")->capture_default_str();
-  add(command, v, "--window", &C::window, "Tokens of a training sequence, where shorter than the context [ctx_len]");
-  add(command, v, "--grad-accum,--gradient-accumulation-steps", &C::grad_accum, "Batches a step")
+  add(command, v, "--steps,--max-iters", &C::steps, "Optimizer steps")->capture_default_str();
+  add(command, v, "--batch-size", &C::batch_size, "Sequences per micro-batch")->capture_default_str();
+  add(command, v, "--seq-len,--window", &C::window, "Training sequence length, if shorter than the context [ctx_len]");
+  add(command, v, "--grad-accum,--gradient-accumulation-steps", &C::grad_accum,
+      "Micro-batches per step (gradient accumulation)")
       ->capture_default_str();
   add(command, v, "--learning-rate", &C::learning_rate,
-      "The highest one [0.384 / d_model, at most 0.004; a fifth of it with --init, unless with --lora]");
-  add(command, v, "--min-lr", &C::min_lr, "The last one [a tenth of the highest]");
-  add(command, v, "--warmup-steps,--warmup-iters", &C::warmup_steps,
-      "Steps of rising rate [a twentieth of all, at most 500]");
+      "Peak learning rate [0.384 / d_model, at most 0.004; a fifth with --init]");
+  add(command, v, "--min-lr", &C::min_lr, "Final learning rate [a tenth of the peak]");
+  add(command, v, "--warmup-steps,--warmup-iters", &C::warmup_steps, "Warm-up steps [a twentieth of all, at most 500]");
   add(command, v, "--decay-steps,--lr-decay-iters", &C::decay_steps, "Step at which the schedule ends [steps]");
   add_choice(command, v, "--schedule", &C::schedule,
              {{"cosine", Schedule::cosine},
               {"linear", Schedule::linear},
               {"wsd", Schedule::wsd},
               {"constant", Schedule::constant}},
-             "Learning rate after the warm-up [cosine]");
+             "Learning rate schedule after warm-up [cosine]");
   qkv::cli::add_choice(command, "--dtype", s.dtype, {"auto", "f32", "bf16"},
-                       "Matmul precision: bf16 where the processor has it, else f32");
-  add(command, v, "--recompute,!--no-recompute", &C::recompute,
-      "Keep less than half of the activations and compute them again: the same bits, about a seventh slower");
-  add(command, v, "--dropout", &C::dropout, "Share of attention's probabilities and of what blocks add that is dropped")
+                       "Matmul precision; auto: bf16 if the CPU supports it");
+  add(command, v, "--recompute,!--no-recompute", &C::recompute, "Activation checkpointing: recompute to save memory");
+  add(command, v, "--dropout", &C::dropout, "Dropout rate (attention weights and residual branches)")
       ->capture_default_str();
-  command.add_flag("--profile", s.profile, "Tell at the end where the time went, kind of work by kind of work");
+  command.add_flag("--profile", s.profile, "Print a time breakdown by operation at the end");
   std::vector<std::pair<std::string, std::string>> optimizers;
   for (const std::string& name : optimizer_names()) optimizers.emplace_back(name, name);
   add_choice(command, v, "--optimizer", &C::optimizer, optimizers,
-             "Optimizer; muon: for the layers' matrices, with AdamW for the rest [adamw]");
-  add(command, v, "--muon-momentum", &C::muon_momentum, "Muon's momentum")->capture_default_str();
+             "Optimizer; muon trains the layers' matrices, AdamW the rest [adamw]");
+  add(command, v, "--muon-momentum", &C::muon_momentum, "Muon momentum")->capture_default_str();
   add(command, v, "--weight-decay", &C::weight_decay, "Weight decay (matrices only)")->capture_default_str();
   add(command, v, "--beta1", &C::beta1, "AdamW beta1")->capture_default_str();
   add(command, v, "--beta2", &C::beta2, "AdamW beta2")->capture_default_str();
   add(command, v, "--eps", &C::eps, "AdamW epsilon")->capture_default_str();
-  add(command, v, "--grad-clip", &C::grad_clip, "Largest norm of the gradient; 0: any")->capture_default_str();
-  add(command, v, "--seed", &C::seed, "Of weights, data order and samples")->capture_default_str();
-  add(command, v, "--max-bad-steps", &C::max_bad_steps, "Steps in a row with NaN that end the run")
+  add(command, v, "--grad-clip", &C::grad_clip, "Clip gradient norm to this; 0 = off")->capture_default_str();
+  add(command, v, "--seed", &C::seed, "Random seed (weights, data order, samples)")->capture_default_str();
+  add(command, v, "--max-bad-steps", &C::max_bad_steps, "Stop after this many non-finite steps in a row")
       ->capture_default_str();
-  add(command, v, "--eval-interval", &C::eval_interval, "Steps between evaluations; 0: none")->capture_default_str();
-  add(command, v, "--eval-iters", &C::eval_iters, "Batches of one; 0: all validation text")->capture_default_str();
-  add(command, v, "--sample-interval", &C::sample_interval, "Steps between samples; 0: none")->capture_default_str();
-  add(command, v, "--log-interval", &C::log_interval, "Steps between lines")->capture_default_str();
-  add(command, v, "--checkpoint-interval", &C::checkpoint_interval, "Steps between checkpoints; 0: at the end only")
+  add(command, v, "--eval-interval", &C::eval_interval, "Steps between evaluations; 0 = none")->capture_default_str();
+  add(command, v, "--eval-iters", &C::eval_iters, "Batches per evaluation; 0 = whole validation set")
       ->capture_default_str();
-  add(command, v, "--keep", &C::keep_checkpoints, "Checkpoints kept, the newest ones")->capture_default_str();
+  add(command, v, "--sample-interval", &C::sample_interval, "Steps between samples; 0 = none")->capture_default_str();
+  add(command, v, "--log-interval", &C::log_interval, "Log every N steps")->capture_default_str();
+  add(command, v, "--checkpoint-interval", &C::checkpoint_interval, "Steps between checkpoints; 0 = only at the end")
+      ->capture_default_str();
+  add(command, v, "--keep-checkpoints,--keep", &C::keep_checkpoints, "Number of checkpoints to keep")
+      ->capture_default_str();
   group_options(command, first, "Training");
 }
 

@@ -8,14 +8,10 @@
 namespace {
 
 void add(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "verify", "Read all of a model or a file and say whether it is whole: exit status 0, or 1 and the reason");
+  CLI::App* command = app.add_subcommand("verify", "Check a model or file for corruption");
   const auto path = std::make_shared<std::string>();
   command
-      ->add_option(
-          "PATH", *path,
-          "A model (directory or file), or a single .safetensors, .safetensors.index.json, .npy, config.json or "
-          "tokenizer.json")
+      ->add_option("PATH", *path, "Model, .safetensors, .safetensors.index.json, .npy, config.json or tokenizer.json")
       ->required();
   command->callback([path] { qkv::cli::print(*path + ": good; " + qkv::verify_path(*path) + "\n"); });
 }

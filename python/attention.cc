@@ -132,8 +132,9 @@ f64; they are read where they lie. Two axes are [len, d], one head. Query head h
 Query i stands at position start + i among the keys:
   causal="top_left"      start is 0                       it reads the keys up to its position
   causal="bottom_right"  start is kv_len - q_len, of each sequence's own lengths
-  causal="start"         start is given, one or one a sequence; may be negative
-  causal=None            it reads all keys; start serves a window or ALiBi alone
+  causal="start"         start is given, one for all or one per sequence; may be negative
+  causal=None            it reads all keys; start is used only by a window or ALiBi
+  is_causal=True         the same as causal="top_left", as in PyTorch
 window (left, right): keys from position - left to position + right, None or -1 for no limit. mask: bool (True may be
 read) or floating (added), broadcasts to [..., n_head, q_len, kv_len]. alibi [n_head]: - slope * |j - position| is added.
 softcap: scores become softcap * tanh(scores / softcap). sinks [n_head]: a logit in the denominator that reads no value.

@@ -115,7 +115,13 @@ Call::Call(const char* function, nb::handle q_array, nb::handle k_array, nb::han
   axes.add("q", q.view(), 3);
   axes.add("k", k.view(), 3);
   axes.add("v", v.view(), 3);
-  const nb::object causal = given.take("causal"), start = given.take("start"), window = given.take("window");
+  nb::object causal = given.take("causal");
+  const nb::object start = given.take("start"), window = given.take("window"), is_causal = given.take("is_causal");
+  if (!is_causal.is_none()) {  // PyTorch's keyword, which aligns top-left
+    if (!nb::isinstance<nb::bool_>(is_causal)) fail("is_causal must be True or False", is_causal);
+    if (!causal.is_none()) throw std::invalid_argument("[attention] expected causal or is_causal; found both");
+    if (nb::cast<bool>(is_causal)) causal = nb::str("top_left");
+  }
   given.take_others(options);
   given.finish(function);
   if (options.mask) axes.add_broadcast("mask", options.mask, 3);

@@ -217,3 +217,13 @@ def test_ctrl_c_ends_a_long_call():
     finally:
         _set_long_work(before)
     assert np.isnan(out[-1]).all()  # it did not come so far
+
+
+def test_is_causal_is_pytorchs_keyword():
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, 2, 5, 4))
+    np.testing.assert_array_equal(qkv.attention(q, k, v, is_causal=True), qkv.attention(q, k, v, causal="top_left"))
+    np.testing.assert_array_equal(qkv.attention(q, k, v, is_causal=False), qkv.attention(q, k, v))
+    with pytest.raises(ValueError, match="causal or is_causal; found both"):
+        qkv.attention(q, k, v, is_causal=True, causal="top_left")
+    with pytest.raises(ValueError, match="is_causal must be True or False"):
+        qkv.attention(q, k, v, is_causal="yes")

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <string>
 
+#include "core/number_text.h"
 #include "core/random.h"
 
 namespace qkv {
@@ -14,7 +15,7 @@ namespace {
 
 void require(bool condition, const char* expected, double found) {
   if (!condition) {
-    throw std::invalid_argument(std::string("[sampler] ") + expected + "; found " + std::to_string(found));
+    throw std::invalid_argument(std::string("[sampler] ") + expected + "; found " + number_text(found));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/number_text.h"
 #include "qkv/model_config.h"
 
 namespace qkv {
@@ -22,7 +23,7 @@ void require_size(const char* name, std::int64_t value, std::int64_t most) {
 
 void require_positive(const char* name, double value) {
   if (!(value > 0) || !std::isfinite(value))
-    refuse(std::string(name) + " expected a positive number; found " + std::to_string(value));
+    refuse(std::string(name) + " expected a positive number; found " + number_text(value));
 }
 
 void check_rope_scaling(const RopeScaling& s, std::int64_t rotated) {
@@ -32,8 +33,8 @@ void check_rope_scaling(const RopeScaling& s, std::int64_t rotated) {
     require_positive("rope_scaling.low_freq_factor", s.low_freq_factor);
     require_positive("rope_scaling.high_freq_factor", s.high_freq_factor);
     if (s.high_freq_factor <= s.low_freq_factor)
-      refuse("rope_scaling expected high_freq_factor above low_freq_factor; found " +
-             std::to_string(s.high_freq_factor) + " and " + std::to_string(s.low_freq_factor));
+      refuse("rope_scaling expected high_freq_factor above low_freq_factor; found " + number_text(s.high_freq_factor) +
+             " and " + number_text(s.low_freq_factor));
     require_size("rope_scaling.original_ctx_len", s.original_ctx_len, kMost);
   }
   if (s.frequency_factors.empty()) return;
@@ -46,7 +47,7 @@ void check_rope_scaling(const RopeScaling& s, std::int64_t rotated) {
 void check_positions(const LayerConfig& c) {
   if (c.positions == Positions::rotary) {
     if (!(c.rope_share > 0 && c.rope_share <= 1))
-      refuse("rope_share expected a number above 0 and at most 1; found " + std::to_string(c.rope_share));
+      refuse("rope_share expected a number above 0 and at most 1; found " + number_text(c.rope_share));
     const std::int64_t rotated = rotated_dims(c);
     if (rotated < 2 || rotated % 2 != 0)
       refuse("rotary positions expected an even number of rotated dimensions, " +

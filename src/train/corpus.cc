@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "core/number_text.h"
 #include "train/checksum.h"
 #include "train/corpus_files.h"
 #include "train/text_chunks.h"
@@ -50,7 +51,7 @@ std::int64_t cut_at(const CorpusFile& described, std::int64_t wanted) {
 Corpus::Corpus(std::shared_ptr<const Files> files, double validation_fraction) : files_(std::move(files)) {
   if (!(validation_fraction >= 0 && validation_fraction < 1)) {
     throw std::invalid_argument("[dataset] expected a validation fraction of at least 0 and below 1; found " +
-                                std::to_string(validation_fraction));
+                                number_text(validation_fraction));
   }
   // floor(bytes * fraction) bytes of validation, before the cut moves.
   const std::int64_t total = files_->bytes;

@@ -151,6 +151,18 @@ TEST_F(Attend, ThreeAxesGetABatchOfOne) {
   EXPECT_EQ(to_string(result("out").shape()), "[1, 4, 3, 6]");
 }
 
+TEST_F(Attend, CausalAloneIsClearWhereQueriesAndKeysHaveOneLength) {
+  put("k", random({2, 2, 3, 8}, 2));
+  put("v", random({2, 2, 3, 6}, 3));
+  for (const char* how : {"--causal", "--causal top_left", "--causal=bottom-right"}) {
+    SCOPED_TRACE(how);
+    EXPECT_EQ(run("--causal top-left").status, 0);
+    const Tensor expected = result("out");
+    EXPECT_EQ(run(how).status, 0);
+    EXPECT_EQ(values(result("out")), values(expected));
+  }
+}
+
 TEST_F(Attend, TracesTheSteps) {
   const Outcome o = run("--causal top-left --softcap 2 --trace " + folder + "/a/b");
   EXPECT_EQ(o.status, 0) << o.text;
@@ -175,6 +187,7 @@ TEST_F(Attend, WhatMakesNoSenseTogetherIsMisuse) {
   expect_misuse("--causal start --start 1,x", "--start takes integers");
   expect_misuse("--causal start --start=1,", "--start takes integers");
   expect_misuse("--causal sideways", "--causal");
+  expect_misuse("--causal", "--causal of 3 queries and 5 keys needs an alignment");
   expect_misuse("--dtype f8", "--dtype");
   expect_misuse("--path fast", "--path");
   expect_misuse("--path tiled --dtype f64", "--path tiled computes in float32");

@@ -36,7 +36,6 @@ TEST(Frame, HelpNamesTheSubcommandsAndEachHasItsOwn) {
 
 TEST(Frame, MisuseIsStatusTwoAndOneLineThatPointsToHelp) {
   const std::vector<std::vector<std::string>> misuses = {
-      {},
       {"dance"},
       {""},
       {"--frobnicate"},

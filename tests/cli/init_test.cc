@@ -106,7 +106,7 @@ TEST_F(TrainInit, GoesOnFromEveryFamilyAndFormat) {
   for (const std::string name : {"own", "hf_llama", "hf_gpt2", "llama_q8.gguf", "gpt2_q4.gguf", "andrea/a.bin"}) {
     SCOPED_TRACE(name);
     const std::string out = path("run_" + fs::path(name).filename().string());
-    const Finished done = train({"--init", path(name), "--data", path("text.txt"), "--out", out, "--window", "16"});
+    const Finished done = train({"--init", path(name), "--data", path("text.txt"), "--out", out, "--seq-len", "16"});
     ASSERT_EQ(done.status, 0) << done.err;
     EXPECT_THAT(done.out, HasSubstr("2 steps of 32 tokens"));
     const qkv::LoadedModel source = qkv::load_model(path(name));
@@ -130,7 +130,7 @@ TEST_F(TrainInit, KeepsTheChatTemplateAndTheEndTokens) {
     SCOPED_TRACE(lora);
     const std::string out = path(lora ? "talks_lora" : "talks"), model = lora ? out + "/base" : out;
     std::vector<std::string> options{"--init", path("talks.gguf"), "--data", path("text.txt"), "--out", out};
-    options.insert(options.end(), {"--window", "16", "--stop-after", "1", "--eval-interval", "1"});
+    options.insert(options.end(), {"--seq-len", "16", "--stop-after", "1", "--eval-interval", "1"});
     if (lora) options.insert(options.end(), {"--lora", "2"});
     ASSERT_EQ(train(options).status, 0);
     const Finished resumed = run_qkv({"train", "--resume", "--out", out});
@@ -176,15 +176,15 @@ TEST_F(TrainInit, RefusesWhatContradictsTheFile) {
     return train(arguments);
   };
   expect_refused(with({"--d-model", "128"}), 2, "--d-model 128, where it has 64");
-  expect_refused(with({"--ctx-len", "16"}), 2, "--ctx-len 16, where it has 24 (--window trains on shorter sequences)");
+  expect_refused(with({"--ctx-len", "16"}), 2, "--ctx-len 16, where it has 24 (--seq-len trains on shorter sequences)");
   expect_refused(with({"--activation", "relu"}), 2, "--activation relu, where it has ");
   expect_refused(with({"--no-final-norm"}), 2, "--final-norm false, where it has true");
   expect_refused(with({"--preset", "gpt2"}), 2, "cannot change");
   expect_refused(with({"--tokenizer", "bytes"}), 2, "leave out --tokenizer");
   expect_refused(with({"--init-order", "wte"}), 2, "checkpoints of ANDREA");
-  expect_refused(with({"--window", "25"}), 1, "at most ctx_len = 24");
+  expect_refused(with({"--seq-len", "25"}), 1, "at most ctx_len = 24");
   expect_refused(train({"--init", path("none"), "--data", path("text.txt"), "--out", path("x")}), 1, "none");
-  EXPECT_EQ(with({"--n-layer", "1", "--window", "8", "--out", path("fits")}).status, 0);
+  EXPECT_EQ(with({"--n-layer", "1", "--seq-len", "8", "--out", path("fits")}).status, 0);
   const Finished resumed = train({"--resume", "--init", path("own"), "--out", path("fits")});
   EXPECT_EQ(resumed.status, 2);
   EXPECT_THAT(resumed.err, HasSubstr("leave out --init"));

@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 QKV = sys.argv[1]
-OPTION = re.compile(r"^  (-[\w,-]+(?:\{\w+\})?(?:,-[\w-]+(?:\{\w+\})?)*)", re.M)
+OPTION = re.compile(r"^  (?:    )?(-\S.*?)(?:  |$)", re.M)
 
 
 def run(*command, **more):
@@ -25,10 +25,13 @@ def run(*command, **more):
 def commands_and_options(path=()):
     """{("bench", "peak"): {"--options", ...}} from the texts of --help."""
     text = run(QKV, *path, "--help")
-    options = set(re.findall(r"--?[\w-]+", " ".join(re.sub(r"\{\w+\}", "", o) for o in OPTION.findall(text))))
+    options = set()
+    for line in OPTION.findall(text):
+        for name in (word.split()[0] for word in line.split(", ") if word.startswith("-")):
+            options |= {name.replace("[no-]", ""), name.replace("[no-]", "no-")}
     found = {path: options}
-    if "Subcommands:" in text:
-        below = text.split("Subcommands:\n")[1].split("\n\n")[0]
+    if "Commands:" in text:
+        below = text.split("Commands:\n")[1].split("\n\n")[0]
         for name in re.findall(r"^  (\w+)", below, re.M):
             found.update(commands_and_options((*path, name)))
     return found
