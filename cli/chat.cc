@@ -115,6 +115,7 @@ class Chat {
     qkv::cli::run_engine(engine_);
     const int signal = qkv::interrupt_signal();
     qkv::remove_interrupt_latch();
+    qkv::forget_interrupt();  // it ended the answer only
     if (result.error) std::rethrow_exception(result.error);
     if (line_open) qkv::cli::print("\n");
     conversation_.answered(std::move(result.context));

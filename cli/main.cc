@@ -16,6 +16,7 @@
 #include "command_facts.h"
 #include "help_text.h"
 #include "number_options.h"
+#include "qkv/interrupt.h"
 #include "qkv/kernels.h"
 #include "qkv/threads.h"
 
@@ -155,8 +156,9 @@ void add_threads_option(CLI::App& command) {
 
 }  // namespace qkv::cli
 
-int main(int argc, char** argv) {
-  qkv::cli::occupy_standard_streams();
+namespace {
+
+int status_of_run(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // both are errors of the write that is too much
   std::signal(SIGXFSZ, SIG_IGN);
   try {
@@ -166,4 +168,13 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     return qkv::cli::fail(error.what());
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  qkv::cli::occupy_standard_streams();
+  const int status = status_of_run(argc, argv);
+  const int signal = qkv::interrupt_signal();  // what was interrupted ends as shells report it: 130 for Ctrl-C
+  return signal == 0 ? status : 128 + signal;
 }

@@ -217,6 +217,8 @@ class Reporter {
     observer.on_sample = [this](std::int64_t at) { return sample(at); };
     observer.on_warning = [this](const std::string& what) { warning(what); };
     observer.stop_requested = [] { return qkv::interrupt_requested(); };
+    observer.drop_step = [this] { return drops_step(); };
+    announce();
     return observer;
   }
   void line(const std::string& text) {
@@ -257,6 +259,28 @@ class Reporter {
       tokens_ = count_ = 0;
     }
     progress_.update(static_cast<double>(report.step), static_cast<double>(steps));
+    step_seconds_ = report.seconds;
+    const std::int64_t interval = trainer_.config().eval_interval;
+    announce(trainer_.has_validation() && interval > 0 && (report.step % interval == 0 || last));
+  }
+
+  // Whether a stop drops the step at hand instead of finishing it: if it has several micro-batches and takes long.
+  bool drops_step() const {
+    constexpr double kLong = 10;  // seconds
+    return trainer_.config().grad_accum > 1 && (step_seconds_ == 0 || step_seconds_ > kLong);
+  }
+
+  // What Ctrl-C says from now on.
+  void announce(bool evaluating = false) const {
+    const std::int64_t step = trainer_.steps_done() + 1;
+    const auto micro_batches = static_cast<double>(trainer_.config().grad_accum);
+    const double seconds = drops_step() ? step_seconds_ / micro_batches : step_seconds_;
+    const std::string about = seconds > 0 ? fmt::format(", about {:.0f} s", std::max(1.0, std::ceil(seconds))) : "";
+    const std::string what =
+        evaluating     ? "stopping the evaluation, which --resume repeats"
+        : drops_step() ? fmt::format("finishing a micro-batch{}; step {} is dropped, --resume repeats it", about, step)
+                       : fmt::format("finishing step {}{}", step, about);
+    qkv::set_interrupt_notice("\nqkv: " + what + "; press Ctrl-C again to stop without saving\n");
   }
 
   double left(std::int64_t step) const {
@@ -266,6 +290,7 @@ class Reporter {
   void evaluation(const qkv::EvalReport& report) {
     line(fmt::format("step {}  validation loss {:.4f}  {:.4f} bits per byte{}", report.step, report.loss,
                      report.bits_per_byte, report.best ? "  (best so far, kept in best/)" : ""));
+    announce();
   }
 
   // Shows a sample and returns its text; empty if there is none.
@@ -286,7 +311,10 @@ class Reporter {
     qkv::Utf8Stream stream;
     std::string text = stream.push(settings_.sample_prompt);
     try {
-      text += stream.push(trainer_.tokenizer().decode(qkv::generate(trainer_.model(), prompt, options).tokens));
+      text +=
+          stream.push(trainer_.tokenizer().decode(qkv::generate(trainer_.model(), prompt, options, [](std::int32_t) {
+                                                    return !qkv::interrupt_requested();
+                                                  }).tokens));
     } catch (const qkv::SamplingError& error) {  // NaN; the run itself decides what becomes of it
       line(fmt::format("no sample: {}", error.what()));
       return {};
@@ -311,6 +339,7 @@ class Reporter {
   Progress progress_;
   TrainPage* page_ = nullptr;
   TrainProfile profile_;
+  double step_seconds_ = 0;              // of the newest step
   double seconds_ = 0;                   // since the last line
   std::int64_t tokens_ = 0, count_ = 0;  // likewise
 };
@@ -385,7 +414,7 @@ void run(const TrainSettings& settings) {
   trainer.model().set_profile(nullptr);
   report_speed(reporter, settings, flops, peak.gflops, peak_now().gflops);
   if (!complete) {
-    reporter.line(fmt::format("{}: step {} is finished and saved in {}; go on with --resume",
+    reporter.line(fmt::format("{}; saved at step {} in {}. Continue with --resume",
                               qkv::interrupt_requested() ? "interrupted" : "stopped", trainer.steps_done(),
                               settings.out));
     return;

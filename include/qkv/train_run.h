@@ -31,7 +31,10 @@ struct TrainObserver {
   std::function<void(std::int64_t step)> on_checkpoint;  // written and synced; none among bad steps
   // Something could not be written, one line; the run goes on and tries again.
   std::function<void(const std::string& what)> on_warning;
-  std::function<bool()> stop_requested;  // asked between steps; interrupt.h has the one of Ctrl-C
+  // Called between steps and between the batches of an evaluation; interrupt.h has the one of Ctrl-C.
+  std::function<bool()> stop_requested;
+  // Called within a step, between micro-batches, if a stop was requested: whether to drop the step.
+  std::function<bool()> drop_step;
 };
 
 struct RunOptions {

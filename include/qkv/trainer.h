@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -40,6 +41,12 @@ struct EvalReport {
   bool best = false;         // the lowest loss so far
 };
 
+// A step or an evaluation that was asked to stop.
+class StepStopped : public std::runtime_error {
+ public:
+  StepStopped() : std::runtime_error("[train] stopped before the step was done") {}
+};
+
 // Too many steps in a row had NaN or inf, or a run ended among such steps. Nothing was saved since they began: the last
 // checkpoint is the last good one.
 class TrainingDiverged : public std::runtime_error {
@@ -65,12 +72,14 @@ class Trainer {
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;
 
-  // One optimiser step on the next grad_accum * batch_size sequences, or on the given micro-batches. Every real target
-  // of the step weighs alike. A step without targets changes nothing but the count. Throws TrainingDiverged.
-  StepReport step();
+  // One optimizer step on the next grad_accum * batch_size sequences, or on the given micro-batches. Every real target
+  // of the step has the same weight. A step without targets changes only the count. Throws TrainingDiverged. `stop` is
+  // called before each micro-batch but the first; where it returns true, StepStopped is thrown and nothing has changed.
+  StepReport step(const std::function<bool()>& stop = {});
   StepReport step(std::span<const Batch> micro_batches);
-  // Changes nothing but the best loss. Needs at least two validation tokens (has_validation()).
-  EvalReport evaluate();
+  // Changes only the best loss. Needs at least two validation tokens (has_validation()). `stop` is called before each
+  // batch; where it returns true, StepStopped is thrown and nothing has changed.
+  EvalReport evaluate(const std::function<bool()>& stop = {});
   bool has_validation() const noexcept;
 
   std::int64_t steps_done() const noexcept;

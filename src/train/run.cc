@@ -59,13 +59,13 @@ class Run {
   }
 
   bool steps() {
-    evaluate_if_due();
+    if (!evaluate_if_due()) return stop_here();
     keep_best();
     while (trainer_.steps_done() < trainer_.config().steps) {
       if (stop_asked()) return stop_here();
-      step();
+      if (!step()) return stop_here();
       if (stop_asked() && trainer_.steps_done() < trainer_.config().steps) return stop_here();
-      evaluate_if_due();
+      if (!evaluate_if_due()) return stop_here();
       if (due(trainer_.config().sample_interval)) sample();
       if (due(trainer_.config().checkpoint_interval) && trainer_.bad_steps_in_a_row() == 0) begin_to_save();
       finish_save(false);
@@ -79,9 +79,9 @@ class Run {
 
   bool due(std::int64_t interval) const { return interval > 0 && trainer_.steps_done() % interval == 0; }
 
+  bool stop_requested() const { return observer_.stop_requested && observer_.stop_requested(); }
   bool stop_asked() const {
-    return (observer_.stop_requested && observer_.stop_requested()) ||
-           (options_.stop_after > 0 && trainer_.steps_done() >= options_.stop_after);
+    return stop_requested() || (options_.stop_after > 0 && trainer_.steps_done() >= options_.stop_after);
   }
 
   bool stop_here() {
@@ -89,11 +89,15 @@ class Run {
     return false;
   }
 
-  void step() {
+  // False if the step was dropped, because a stop was requested.
+  bool step() {
     StepReport report;
     at_rest_ = false;
     try {
-      report = trainer_.step();
+      report = trainer_.step([this] { return stop_requested() && observer_.drop_step && observer_.drop_step(); });
+    } catch (const StepStopped&) {
+      at_rest_ = true;
+      return false;
     } catch (const TrainingDiverged& error) {
       finish_save(true);
       throw TrainingDiverged(error.step(), error.what() + what_stands());
@@ -102,20 +106,28 @@ class Run {
     const double flops = options_.flops_per_token * static_cast<double>(report.tokens) / report.seconds;
     metrics_->write(report, options_.peak_flops_per_second > 0 ? flops / options_.peak_flops_per_second : -1);
     if (observer_.on_step) observer_.on_step(report);
+    return true;
   }
 
-  void evaluate_if_due() {
+  // False if the evaluation was stopped: the next run makes it.
+  bool evaluate_if_due() {
     const std::int64_t step = trainer_.steps_done();
     const std::int64_t interval = trainer_.config().eval_interval;
-    if (!trainer_.has_validation() || interval == 0 || step == 0 || trainer_.evaluated_step() == step) return;
-    if (step % interval != 0 && step != trainer_.config().steps) return;
+    if (!trainer_.has_validation() || interval == 0 || step == 0 || trainer_.evaluated_step() == step) return true;
+    if (step % interval != 0 && step != trainer_.config().steps) return true;
     former_best_loss_ = trainer_.best_loss();
     former_best_step_ = trainer_.best_step();
-    const EvalReport report = trainer_.evaluate();
+    EvalReport report;
+    try {
+      report = trainer_.evaluate([this] { return stop_requested(); });
+    } catch (const StepStopped&) {
+      return false;
+    }
     evaluated_well_ = std::isfinite(report.loss) ? step : evaluated_well_;
     best_is_due_ = report.best;
     metrics_->write(report);
     if (observer_.on_evaluation) observer_.on_evaluation(report);
+    return true;
   }
 
   // best/ holds the model of the best evaluation: a checkpoint's, under another name, if there is one of this step.
@@ -195,6 +207,7 @@ class Run {
   bool try_to_save() {
     try {
       save();
+      if (std::exchange(last_warning_, "").starts_with("not saved")) warn("saved");
       return true;
     } catch (const FileError& error) {
       warn(std::string("not saved: ") + error.what() + what_stands());
@@ -231,7 +244,9 @@ class Run {
   }
 
   void warn(const std::string& what) { warn(what, trainer_.steps_done()); }
+  // One trouble is one line, however often it is met.
   void warn(const std::string& what, std::int64_t step) {
+    if (what == std::exchange(last_warning_, what)) return;
     if (observer_.on_warning) observer_.on_warning("step " + std::to_string(step) + ": " + what);
   }
 
@@ -255,6 +270,7 @@ class Run {
   std::int64_t begun_step_ = -1, begun_evaluation_ = -1;  // of the save that is going on
   double former_best_loss_ = std::numeric_limits<double>::infinity();
   std::int64_t former_best_step_ = 0;
+  std::string last_warning_;
 };
 
 }  // namespace

@@ -53,9 +53,11 @@ Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 
-StepReport Trainer::step(std::span<const Batch> micro_batches) {
-  Impl& run = *impl_;
-  StepReport report = run.training.run(micro_batches, run.config, {run.state.step + 1, run.state.updates + 1});
+StepReport Trainer::step(std::span<const Batch> micro_batches) { return impl_->step(micro_batches, {}); }
+
+StepReport Trainer::Impl::step(std::span<const Batch> micro_batches, const std::function<bool()>& stop) {
+  Impl& run = *this;
+  StepReport report = run.training.run(micro_batches, run.config, {run.state.step + 1, run.state.updates + 1}, stop);
   ++run.state.step;
   run.state.tokens += report.tokens;
   if (report.tokens > 0 && !report.skipped) {
@@ -73,7 +75,7 @@ StepReport Trainer::step(std::span<const Batch> micro_batches) {
 }
 
 // This process's sequences of the step, batch_size at a time.
-StepReport Trainer::step() {
+StepReport Trainer::step(const std::function<bool()>& stop) {
   const auto start = std::chrono::steady_clock::now();
   Impl& run = *impl_;
   const std::int64_t sequences = run.config.batch_size * run.config.grad_accum;
@@ -95,13 +97,19 @@ StepReport Trainer::step() {
   }
   run.state.next_sequence += sequences;
   const double data_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  StepReport report = step(micro_batches);
+  StepReport report;
+  try {
+    report = impl_->step(micro_batches, stop);
+  } catch (const StepStopped&) {
+    run.state.next_sequence -= sequences;
+    throw;
+  }
   report.data_seconds = data_seconds;
   report.seconds += data_seconds;
   return report;
 }
 
-EvalReport Trainer::evaluate() {
+EvalReport Trainer::evaluate(const std::function<bool()>& stop) {
   Impl& run = *impl_;
   const TokenPart& part = run.data.validation();
   if (!has_validation()) {
@@ -109,7 +117,7 @@ EvalReport Trainer::evaluate() {
                                 std::to_string(part.size()));
   }
   use_config(run.config, run.model);
-  const Loss total = validation_loss(run.model, part, run.window(), run.config.batch_size, run.config.eval_iters);
+  const Loss total = validation_loss(run.model, part, run.window(), run.config.batch_size, run.config.eval_iters, stop);
   EvalReport report;
   report.step = run.state.step;
   report.loss = total.mean();

@@ -22,6 +22,7 @@ struct Trainer::Impl {
     state.data_checksum = data.checksum();
   }
 
+  StepReport step(std::span<const Batch> micro_batches, const std::function<bool()>& stop);
   std::int64_t window() const { return config.window > 0 ? config.window : model.config().ctx_len; }
   CheckpointContent content() const {
     return {model, training.lora(), training.optimizer().state(), tokenizer, facts, config, state};

@@ -52,7 +52,7 @@ const std::vector<Tensor>& TrainingStep::gradients() {
 }
 
 StepReport TrainingStep::run(std::span<const Batch> micro_batches, const TrainConfig& config,
-                             const StepNumbers& numbers) {
+                             const StepNumbers& numbers, const std::function<bool()>& stop) {
   const Clock::time_point start = Clock::now();
   const StepSize whole = communicator_->total(size_of(micro_batches));
   StepReport report;
@@ -65,7 +65,10 @@ StepReport TrainingStep::run(std::span<const Batch> micro_batches, const TrainCo
     sum_.begin(whole.sequences, lanes());
     use_config(config, model_);
     model_.set_dropout({config.dropout, config.seed, static_cast<std::uint64_t>(numbers.step)});
-    for (const Batch& batch : micro_batches) model_.loss_and_gradients(batch, scale, sum_);
+    for (const Batch& batch : micro_batches) {
+      if (stop && &batch != micro_batches.data() && stop()) throw StepStopped();
+      model_.loss_and_gradients(batch, scale, sum_);
+    }
     const std::vector<double> losses = communicator_->gather(sum_.losses());
     report.loss = std::accumulate(losses.begin(), losses.end(), 0.0) * scale;
     communicator_->reduce(sum_);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,8 +32,10 @@ class TrainingStep {
   LaneRange lanes() const;
 
   // micro_batches: this process's sequences of the step, in order. Every real target of the step weighs alike. Nothing
-  // is changed if the step has no targets, or (`skipped`) if loss or gradients are not finite.
-  StepReport run(std::span<const Batch> micro_batches, const TrainConfig& config, const StepNumbers& numbers);
+  // is changed if the step has no targets, or (`skipped`) if loss or gradients are not finite, or if `stop` returns
+  // true before a micro-batch other than the first (StepStopped).
+  StepReport run(std::span<const Batch> micro_batches, const TrainConfig& config, const StepNumbers& numbers,
+                 const std::function<bool()>& stop = {});
 
   Optimizer& optimizer() noexcept { return *optimizer_; }
   const Optimizer& optimizer() const noexcept { return *optimizer_; }

@@ -8,7 +8,7 @@
 namespace qkv {
 
 Loss validation_loss(Model& model, const TokenPart& part, std::int64_t ctx, std::int64_t batch_size,
-                     std::int64_t batches) {
+                     std::int64_t batches, const std::function<bool()>& stop) {
   const std::int64_t windows = (part.size() - 1 + ctx - 1) / ctx;
   const std::int64_t count = batches > 0 ? std::min(windows, batches * batch_size) : windows;
   const auto length = static_cast<std::size_t>(ctx);
@@ -16,6 +16,7 @@ Loss validation_loss(Model& model, const TokenPart& part, std::int64_t ctx, std:
   std::vector<std::int32_t> targets(static_cast<std::size_t>(batch_size) * length);  // [batch_size, ctx]
   Loss total;
   for (std::int64_t first = 0; first < count; first += batch_size) {
+    if (stop && stop()) throw StepStopped();
     const std::int64_t rows = std::min(batch_size, count - first);
     for (std::int64_t i = 0; i < rows; ++i) {
       const std::int64_t window = (first + i) * windows / count;

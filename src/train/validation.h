@@ -3,15 +3,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "qkv/dataset.h"
 #include "qkv/model.h"
+#include "qkv/trainer.h"
 
 namespace qkv {
 
 // Of windows of ctx tokens, laid end to end, batch_size at a time: as many as `batches` batches hold, spread evenly
-// over the part, or all of them if batches is 0. The part has at least two tokens.
+// over the part, or all of them if batches is 0. The part has at least two tokens. StepStopped where `stop` says so
+// before a batch.
 Loss validation_loss(Model& model, const TokenPart& part, std::int64_t ctx, std::int64_t batch_size,
-                     std::int64_t batches);
+                     std::int64_t batches, const std::function<bool()>& stop = {});
 
 }  // namespace qkv

@@ -91,7 +91,7 @@ TEST_F(GenerateCommand, CtrlCEndsCleanly) {
                                       sent = sent || !out.empty();
                                     });
   EXPECT_TRUE(sent);
-  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_EQ(finished.status, 130) << finished.err;
   EXPECT_EQ(finished.out.back(), '\n');
   EXPECT_THAT(finished.err, HasSubstr("stopped: interrupted"));
 }

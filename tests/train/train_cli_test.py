@@ -232,7 +232,7 @@ class Resume(TrainTest):
     def test_seventeen_and_twenty_three_are_forty(self):
         self.train("straight", *self.RUN)
         done = self.train("broken", *self.RUN, "--stop-after", "17")
-        self.assertIn("stopped: step 17 is finished and saved", done.out)
+        self.assertIn("stopped; saved at step 17 in ", done.out)
         done = self.train("broken", *self.RUN, "--resume")
         self.assertIn("resuming after step 17 of 40", done.out)
         self.assert_same_run("straight", "broken")
@@ -262,11 +262,43 @@ class Resume(TrainTest):
                     break
             process.send_signal(number)
             rest, errors = process.communicate(timeout=60)
-            self.assertEqual(process.returncode, 0, errors)
-            self.assertIn(b"interrupted: step ", rest)
-            self.assertIn(b"saved in", rest)
+            self.assertEqual(process.returncode, 128 + number, errors)
+            self.assertRegex(errors, rb"qkv: finishing step \d+(, about 1 s)?; press Ctrl-C again to stop without saving")
+            self.assertRegex(rest, rb"interrupted; saved at step \d+ in ")
             self.train(out, "--eval-interval", "0", "--resume")
             self.assertEqual(self.read("straight", "model.safetensors"), self.read(out, "model.safetensors"))
+
+    def test_a_long_step_is_dropped_between_micro_batches(self):
+        options = ["--steps", "2", "--eval-interval", "0", "--batch-size", "1", "--grad-accum", "20000"]
+        self.train("straight", *options[2:], "--steps", "1", "--grad-accum", "20")
+        process = subprocess.Popen(self.command("long", *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for line in process.stdout:
+            if b"FLOP" in line:  # the last line before the first step
+                break
+        time.sleep(0.5)
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=60)
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertEqual(process.returncode, 130, errors)
+        self.assertRegex(errors, rb"finishing a micro-batch; step 1 is dropped, --resume repeats it")
+        self.assertIn(b"interrupted; saved at step 0", rest)
+        self.train("long", "--resume", "--steps", "1", "--grad-accum", "20", "--eval-interval", "0", "--batch-size", "1")
+        self.assertEqual(self.read("straight", "model.safetensors"), self.read("long", "model.safetensors"))
+
+    def test_a_second_signal_ends_at_once(self):
+        process = subprocess.Popen(self.command("twice", "--steps", "100000", "--eval-interval", "0", "--log-interval", "1"),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for line in process.stdout:
+            if line.startswith(b"step"):
+                break
+        os.kill(process.pid, signal.SIGSTOP)  # both wait for it
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        os.kill(process.pid, signal.SIGCONT)
+        process.communicate(timeout=60)
+        self.assertIn(process.returncode, (-signal.SIGINT, -signal.SIGTERM, 130, 143))
+        self.run_qkv([QKV, "verify", self.path("twice")])
 
     def test_survives_being_killed_at_any_moment(self):
         options = ["--steps", "50", "--checkpoint-interval", "1", "--eval-interval", "3", "--log-interval", "1"]
@@ -370,7 +402,7 @@ class BadInput(TrainTest):
         self.assertIn("no validation text", done.out)
 
     def test_impossible_configurations(self):
-        self.fails("out", "--d-model", "17", says=["d_model", "17"], status=2)
+        self.fails("out", "--d-model", "17", says=["--d-model", "17"], status=2)
         self.fails("out", "--n-kv-head", "3", says="n_kv_head", status=2)
         self.fails("out", "--steps", "0", says="steps", status=2)
         self.fails("out", "--beta1", "1", says="beta1", status=2)
@@ -387,7 +419,7 @@ class BadInput(TrainTest):
         self.fails("muon", "--resume", "--steps", "8", "--optimizer", "adamw", status=2,
                    says="expected muon, which the run began with; found adamw")
         self.fails("out", "--optimizer", "sgd", says=["--optimizer", "sgd"], status=2)
-        self.fails("out", "--muon-momentum", "0.9", says="muon_momentum expected the optimizer muon; found adamw", status=2)
+        self.fails("out", "--muon-momentum", "0.9", says="--muon-momentum expected the optimizer muon; found adamw", status=2)
         self.fails("out", "--optimizer", "muon", "--muon-momentum", "1", says="muon_momentum", status=2)
         said = self.run_qkv([QKV, "convert", self.path("muon/checkpoints/step-000006"), self.path("converted")])
         self.assertIn("the optimizer's state, which is not AdamW's, is left out", said.out)
