@@ -403,7 +403,7 @@ class BadInput(TrainTest):
 
     def test_impossible_configurations(self):
         self.fails("out", "--d-model", "17", says=["--d-model", "17"], status=2)
-        self.fails("out", "--n-kv-head", "3", says="n_kv_head", status=2)
+        self.fails("out", "--n-kv-head", "3", says="--n-kv-head", status=2)
         self.fails("out", "--steps", "0", says="steps", status=2)
         self.fails("out", "--beta1", "1", says="beta1", status=2)
         self.fails("out", "--val-fraction", "1", says="--val-fraction", status=2)
@@ -420,7 +420,7 @@ class BadInput(TrainTest):
                    says="expected muon, which the run began with; found adamw")
         self.fails("out", "--optimizer", "sgd", says=["--optimizer", "sgd"], status=2)
         self.fails("out", "--muon-momentum", "0.9", says="--muon-momentum expected the optimizer muon; found adamw", status=2)
-        self.fails("out", "--optimizer", "muon", "--muon-momentum", "1", says="muon_momentum", status=2)
+        self.fails("out", "--optimizer", "muon", "--muon-momentum", "1", says="--muon-momentum", status=2)
         said = self.run_qkv([QKV, "convert", self.path("muon/checkpoints/step-000006"), self.path("converted")])
         self.assertIn("the optimizer's state, which is not AdamW's, is left out", said.out)
 
