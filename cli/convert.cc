@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "andrea_options.h"
 #include "cli.h"
@@ -30,6 +31,12 @@ std::string format_of(const Options& options) {
   if (!options.to.empty()) return options.to;
   if (is_andrea_checkpoint(options.target)) return "andrea";
   return options.target.ends_with(".gguf") ? "gguf" : "qkv";
+}
+
+const char* name_of(const std::string& format) {
+  if (format == "hf") return "a Hugging Face directory";
+  if (format == "gguf") return "a GGUF file";
+  return format == "andrea" ? "an ANDREA checkpoint" : "a qkv directory";
 }
 
 qkv::DType floating_type(const std::string& type) {
@@ -76,7 +83,9 @@ void write(const Options& options, const std::string& format, const qkv::LoadedM
     if (format == "andrea") return save_checkpoint(options, loaded, state);
     save(options, format, loaded);
   } catch (const std::invalid_argument& error) {
-    throw UsageError(fmt::format("{} cannot be written so: {}", options.source, error.what()));
+    std::string_view why = error.what();
+    if (why.starts_with('[')) why.remove_prefix(why.find("] ") + 2);  // "[gguf]" says what the line says already
+    throw UsageError(fmt::format("cannot export {} as {}: {}", options.source, name_of(format), why));
   }
   if (state && format == "qkv") qkv::save_adam_state(options.target, loaded.model, *state);
   if (state && format != "qkv") qkv::cli::print("note: the moments of AdamW have no place in such files\n");

@@ -74,6 +74,15 @@ double usual_learning_rate(const qkv::ModelConfig& model, bool learnt) {
   return std::min(kTimesWidth / static_cast<double>(model.d_model), kMost) / (learnt ? 5 : 1);
 }
 
+// A random model whose head reads the stream without a norm overshoots when large steps come early: the layers learn
+// which tokens are frequent by a vector that all tokens share, nothing bounds its length, and the momentum carries it
+// past (docs/training.md). So it warms up for longer, and a short run has a lower peak.
+void begin_slowly(qkv::TrainConfig& config) {
+  constexpr std::int64_t kEnough = 400, kMost = 500;  // steps
+  config.warmup_steps = std::clamp<std::int64_t>(config.steps / 3, 1, kMost);
+  config.learning_rate *= std::min(1.0, static_cast<double>(config.warmup_steps) / kEnough);
+}
+
 // Those of --lora for the model of --init.
 std::optional<qkv::LoraAdapters> new_adapters(const TrainSettings& settings, const std::optional<InitialModel>& initial,
                                               std::uint64_t seed) {
@@ -109,11 +118,12 @@ qkv::Trainer start(const TrainSettings& settings) {
   asked([&] { qkv::validate(config); });
   std::optional<InitialModel> initial = InitialModel::open(settings);
   const auto model_of = [&](std::int64_t vocabulary) {
-    return initial ? initial->config() : asked_model(settings, {}, vocabulary);
+    return initial ? initial->config() : asked_model(settings, qkv::preset(kDefaultPreset), vocabulary);
   };
   const qkv::ModelConfig shape = asked([&] { return model_of(257); });  // refuses what cannot be before the long work
   std::optional<qkv::LoraAdapters> adapters = new_adapters(settings, initial, config.seed);
   config.learning_rate = usual_learning_rate(shape, initial && !adapters);
+  if (!initial && !shape.final_norm) begin_slowly(config);
   settings.apply(config);  // what was asked for has precedence
   std::optional<FreshDirectory> directory;
   TrainData data = train_data(
@@ -195,6 +205,7 @@ void describe(qkv::Trainer& trainer) {
                     static_cast<double>(data.training().bytes()) / static_cast<double>(data.training().size()),
                     data.validation().size(), trainer.config().steps,
                     trainer.config().batch_size * trainer.config().grad_accum * window_of(trainer)));
+  print(exports_text(c, trainer.tokenizer()) + "\n");
   if (trainer.adapters()) print("adapters: " + describe_lora(*trainer.adapters()) + "; the rest stays as it is\n");
   if (trainer.model().device() == "cpu") print(memory_text(c, trainer.config(), trainer.adapters()) + "\n");
   if (!trainer.has_validation()) print("note: no validation text, so there will be no evaluations\n");

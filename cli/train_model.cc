@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -15,12 +16,16 @@
 namespace qkv::cli {
 namespace {
 
+bool has_usual_gated_mlp(const ModelConfig& config) {
+  return config.gated && config.d_ff == gated_d_ff(config.d_model);
+}
+
 // Sizes that follow from others by the usual rule, set back to "derive it", so that they follow a change.
 ModelConfig with_derived_sizes_free(ModelConfig config) {
   if (config.v_head_dim == config.head_dim) config.v_head_dim = 0;
   if (config.head_dim * config.n_head == config.d_model) config.head_dim = 0;
   if (config.n_kv_head == config.n_head) config.n_kv_head = 0;
-  if (config.d_ff == 4 * config.d_model) config.d_ff = 0;
+  if (config.d_ff == 4 * config.d_model || has_usual_gated_mlp(config)) config.d_ff = 0;
   return config;
 }
 
@@ -46,10 +51,30 @@ std::string difference(const ModelConfig& asked, const ModelConfig& stored) {
 
 }  // namespace
 
+std::string exports_text(const ModelConfig& config, const Tokenizer& tokenizer) {
+  std::vector<std::string> can;
+  std::vector<std::pair<std::string, std::string>> why_not;  // an obstacle and the formats that have it
+  for (const ExportFacts& facts : export_facts(config, tokenizer)) {
+    if (facts.obstacles.empty()) can.push_back(fmt::format("{} ({})", facts.format, facts.family));
+    for (const std::string& obstacle : facts.obstacles) {
+      const auto known = std::find_if(why_not.begin(), why_not.end(), [&](auto& one) { return one.first == obstacle; });
+      if (known == why_not.end())
+        why_not.emplace_back(obstacle, facts.format);
+      else
+        known->second += " and " + facts.format;
+    }
+  }
+  std::string text = "exports to: " + (can.empty() ? "no other format" : fmt::format("{}", fmt::join(can, ", ")));
+  for (const auto& [obstacle, formats] : why_not) text += fmt::format("\n  not to {}: {}", formats, obstacle);
+  return text;
+}
+
 ModelConfig asked_model(const TrainSettings& settings, ModelConfig base, std::int64_t vocab_size) {
   if (!settings.preset.empty()) base = preset(settings.preset);
+  const bool usual_gated_mlp = has_usual_gated_mlp(base);
   base = with_derived_sizes_free(base);
   settings.apply(base);
+  if (base.d_ff == 0 && base.gated && usual_gated_mlp) base.d_ff = gated_d_ff(base.d_model);
   base.vocab_size = vocab_size;
   return base.resolved();
 }
@@ -57,6 +82,10 @@ ModelConfig asked_model(const TrainSettings& settings, ModelConfig base, std::in
 void check_same_shape(const TrainSettings& settings, const ModelConfig& stored, const std::string& what) {
   ModelConfig asked = asked_model(settings, stored, stored.vocab_size);
   if (settings.preset.empty()) asked.rope_scaling = stored.rope_scaling;
+  ModelConfig given;
+  given.d_ff = -1;
+  settings.apply(given);
+  if (given.d_ff < 0) asked.d_ff = stored.resolved().d_ff;  // what a size is derived from may have changed since
   if (asked != stored.resolved()) throw UsageError(what + ": the options ask for " + difference(asked, stored));
 }
 

@@ -12,6 +12,9 @@ namespace qkv::cli {
 // What the run was asked to be, on top of `base`; the vocabulary's size comes from the tokenizer.
 ModelConfig asked_model(const TrainSettings& settings, ModelConfig base, std::int64_t vocab_size);
 
+// "exports to: Hugging Face (llama), GGUF (llama)", and for what cannot be written why.
+std::string exports_text(const ModelConfig& config, const Tokenizer& tokenizer);
+
 // Throws UsageError, beginning with `what`, that names an option of the model which contradicts `stored`.
 void check_same_shape(const TrainSettings& settings, const ModelConfig& stored, const std::string& what);
 

@@ -16,11 +16,20 @@
 namespace qkv::cli {
 namespace {
 
+// What a run has where no option says otherwise.
+template <class Config>
+Config usual() {
+  if constexpr (std::is_same_v<Config, ModelConfig>)
+    return preset(kDefaultPreset);
+  else
+    return {};
+}
+
 // Adds one option for a member of a configuration, whose default it shows.
 template <class Config, class T, class Owner>
 CLI::Option* add(CLI::App& command, std::vector<std::function<void(Config&)>>& values, const std::string& names,
                  T Owner::*member, const std::string& help) {
-  auto value = std::make_shared<T>(Config{}.*member);
+  auto value = std::make_shared<T>(usual<Config>().*member);
   CLI::Option* option = nullptr;
   if constexpr (std::is_same_v<T, bool>) {
     option = command.add_flag(names, *value, help);
@@ -147,7 +156,10 @@ void add_model_options(CLI::App& command, TrainSettings& s) {
   const std::size_t first = command.get_options().size();
   std::string presets;
   for (const std::string& name : preset_names()) presets += (presets.empty() ? "" : "|") + name;
-  command.add_option("--preset", s.preset, "Named configuration; options below override it")->type_name(presets);
+  command
+      .add_option("--preset", s.preset,
+                  fmt::format("Named configuration; options below override it [{}]", kDefaultPreset))
+      ->type_name(presets);
   command
       .add_option("--init", s.init,
                   "Start from this model and its tokenizer: directory, GGUF file or ANDREA checkpoint")
@@ -163,18 +175,18 @@ void add_model_options(CLI::App& command, TrainSettings& s) {
   add(command, v, "--d-model,--n-embd", &C::d_model, "Width of the residual stream")->capture_default_str();
   add(command, v, "--head-dim", &C::head_dim, "Query and key size per head [d_model / n_head]");
   add(command, v, "--v-head-dim", &C::v_head_dim, "Value size per head [head_dim]");
-  add(command, v, "--d-ff", &C::d_ff, "Width of the MLP [4 * d_model]");
+  add(command, v, "--d-ff", &C::d_ff, "Width of the MLP [8/3 d_model if gated, else 4 d_model]");
   add(command, v, "--ctx-len,--block-size", &C::ctx_len, "Context length in tokens")->capture_default_str();
   add_enum(command, v, "--norm", &C::norm, "Norm [rmsnorm]");
-  add_named(command, v, "--activation", activations(), "MLP activation; swiglu, geglu, reglu: gated [relu]");
-  add_enum(command, v, "--positions", &C::positions, "Position encoding [learned]");
-  add(command, v, "--norm-gain,!--no-norm-gain", &C::norm_gain, "Learnable gain in norms");
+  add_named(command, v, "--activation", activations(), "MLP activation; swiglu, geglu, reglu: gated [swiglu]");
+  add_enum(command, v, "--positions", &C::positions, "Position encoding [rotary]");
+  add(command, v, "--norm-gain,!--no-norm-gain", &C::norm_gain, "Learnable gain in norms [yes]");
   add(command, v, "--norm-gain-offset,!--no-norm-gain-offset", &C::norm_gain_offset, "Gain is 1 + the parameter");
   add(command, v, "--norm-bias,!--no-norm-bias", &C::norm_bias, "Learnable bias in layer norms");
   add(command, v, "--norm-eps", &C::norm_eps, "Epsilon of norms")->capture_default_str();
   add_enum(command, v, "--norm-place", &C::norm_place, "Norm placement around attention and MLP [before]");
-  add(command, v, "--embedding-norm,!--no-embedding-norm", &C::embedding_norm, "Norm after the embedding [yes]");
-  add(command, v, "--final-norm,!--no-final-norm", &C::final_norm, "Norm before the head");
+  add(command, v, "--embedding-norm,!--no-embedding-norm", &C::embedding_norm, "Norm after the embedding [no]");
+  add(command, v, "--final-norm,!--no-final-norm", &C::final_norm, "Norm before the head [yes]");
   add(command, v, "--rope-theta", &C::rope_theta, "RoPE base")->capture_default_str();
   add(command, v, "--rope-share", &C::rope_share, "Fraction of each head that RoPE rotates")->capture_default_str();
   add(command, v, "--window-left", &C::window_left, "Attention window: earlier tokens attended to; -1 = all")
@@ -194,7 +206,7 @@ void add_model_options(CLI::App& command, TrainSettings& s) {
   add(command, v, "--output-bias,!--no-output-bias", &C::output_bias, "Bias of W_O");
   add_both_biases(command, v);
   add(command, v, "--mlp-bias,!--no-mlp-bias", &C::mlp_bias, "Biases of the MLP's matrices");
-  add(command, v, "--tied-head,!--no-tied-head", &C::tied_head, "Tie output head to token embedding");
+  add(command, v, "--tied-head,!--no-tied-head", &C::tied_head, "Tie output head to token embedding [yes]");
   group_options(command, members, "Model");
 }
 
@@ -209,9 +221,11 @@ void add_optimiser_options(CLI::App& command, TrainSettings& s) {
       "Micro-batches per step (gradient accumulation)")
       ->capture_default_str();
   add(command, v, "--learning-rate", &C::learning_rate,
-      "Peak learning rate [0.384 / d_model, at most 0.004; a fifth with --init]");
+      "Peak learning rate [0.384 / d_model, at most 0.004; a fifth with --init; less in short runs without final "
+      "norm]");
   add(command, v, "--min-lr", &C::min_lr, "Final learning rate [a tenth of the peak]");
-  add(command, v, "--warmup-steps,--warmup-iters", &C::warmup_steps, "Warm-up steps [a twentieth of all, at most 500]");
+  add(command, v, "--warmup-steps,--warmup-iters", &C::warmup_steps,
+      "Warm-up steps [a twentieth of all, a third without final norm, at most 500]");
   add(command, v, "--decay-steps,--lr-decay-iters", &C::decay_steps, "Step at which the schedule ends [steps]");
   add_choice(command, v, "--schedule", &C::schedule,
              {{"cosine", Schedule::cosine},

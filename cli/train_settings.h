@@ -17,6 +17,9 @@
 
 namespace qkv::cli {
 
+// The model that `qkv train` makes without --preset and --init.
+inline constexpr const char* kDefaultPreset = "llama-4m";
+
 struct TrainSettings {
   std::vector<std::string> data;
   std::string out, device;

@@ -15,7 +15,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bible -f "gen1:1-rev22:21" >"$work/text.txt"
 loss() {  # dtype rate seed
-  "$qkv" train --data "$work/text.txt" --out "$work/$1-$2-$3" --tokenizer bpe:2048 --n-layer 4 --n-head 4 --d-model 128 \
+  "$qkv" train --data "$work/text.txt" --out "$work/$1-$2-$3" --tokenizer bpe:2048 --preset andrea-12m --n-layer 4 --n-head 4 --d-model 128 \
     --ctx-len 128 --batch-size 16 --steps "$steps" --learning-rate "$2" --warmup-steps 40 --schedule linear --min-lr 1e-4 \
     --dtype "$1" --seed "$3" --eval-interval "$steps" \
     --eval-iters 0 --sample-interval 0 --checkpoint-interval 0 | sed -n 's/.*validation loss \([0-9.]*\) .*/\1/p' | tail -1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Grows a small ANDREA-shaped model on the King James text for about a minute and lets it write. Called by `make demo`,
-# which builds the program first. QKV_DEMO_DIR says where everything goes (default: build/demo).
+# Trains a small LLaMA-shaped model on the King James text for about a minute and generates text with it. Called by
+# `make demo`, which builds the program first. QKV_DEMO_DIR says where everything goes (default: build/demo).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 qkv=build/release/qkv
@@ -28,9 +28,8 @@ say "Tokens: $folder/tokens.bin"
 
 say "Training: $model"
 "$qkv" train --data "$folder/tokens.bin" --out "$model" \
-  --n-layer 4 --n-head 4 --d-model 128 --ctx-len 128 --batch-size 16 \
-  --steps 600 --learning-rate 3e-3 --warmup-steps 40 --schedule linear --min-lr 1e-4 \
-  --log-interval 50 --eval-interval 200 --eval-iters 0 --sample-interval 200 --sample-tokens 50 \
+  --preset llama-1m --batch-size 8 --steps 900 --learning-rate 3e-3 --warmup-steps 60 --schedule linear --min-lr 1e-4 \
+  --log-interval 50 --eval-interval 300 --eval-iters 0 --sample-interval 300 --sample-tokens 50 \
   --sample-prompt "$prompt"
 
 say "How well the best model predicts what it has not seen: $qkv eval -m $model/best --part validation"
@@ -46,8 +45,10 @@ model, to pass on       $model (config.json, model.safetensors, tokenizer.json)
 best validation model   $model/best
 loss of every step      $model/metrics.jsonl
 the run as a page       $model/report.html
-Train it further        $qkv train --resume --out $model --steps 1200
+Train it further        $qkv train --resume --out $model --steps 1800
 Let it write            $qkv generate -m $model -p "And it came to pass"
 What it is made of      $qkv info -m $model
+For transformers        $qkv convert $model king_james_hf --to hf
+For llama.cpp           $qkv convert $model king_james.gguf
 Look inside             $qkv inspect -m $model -p "In the beginning God created" --html inspect.html
 END

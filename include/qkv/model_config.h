@@ -90,7 +90,8 @@ struct LayerConfig {
   bool operator==(const LayerConfig&) const = default;
 };
 
-// Everything that makes a decoder-only model what it is. The members that it inherits from LayerConfig describe every
+// Everything that makes a decoder-only model what it is. Members that a file or a program leaves out have the defaults
+// below, whatever `qkv train` makes by default (preset()). The members that it inherits from LayerConfig describe every
 // layer; a model whose layers differ lists all of them in `layers`. The norms around the layers are of the kind that
 // the inherited members name, and position embeddings are learned if `positions` says so.
 struct ModelConfig : LayerConfig {
@@ -115,10 +116,14 @@ struct ModelConfig : LayerConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-// "andrea-12m", "andrea-120m", "andrea-480m", "gpt2", "llama-135m" (SmolLM2-135M's shape). Throws
-// std::invalid_argument that lists the names.
+// A configuration by name: a family and about how many parameters it has. "llama-4m" is what `qkv train` makes without
+// --preset; llama-135m has SmolLM2-135M's shape, gpt2 that of GPT-2 with 124 million. Throws std::invalid_argument that
+// lists the names.
 ModelConfig preset(std::string_view name);
 std::vector<std::string> preset_names();
+// d_ff of LLaMA's presets, 8/3 d_model to the next multiple of 32: with a gate, the MLP has about as many parameters as
+// one of 4 d_model without.
+std::int64_t gated_d_ff(std::int64_t d_model);
 
 // Numbers of a head that are rotated: head_dim * rope_share, an even number; 0 without rotary positions.
 std::int64_t rotated_dims(const LayerConfig& layer);

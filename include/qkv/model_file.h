@@ -46,8 +46,7 @@ LoadedModel load_model(const std::string& path, std::string_view device = {});
 // The same for reading and generating alone (Model::reads_only): weights stay as the file stores them, q8_0, q4_0 and
 // q4_1 in their blocks, unless `type` asks for f32 or bf16. What is stored in another type becomes f32.
 // A device other than the processor gets the model that load_model() makes.
-LoadedModel load_model_for_reading(const std::string& path, WeightType type = {},
-                                   std::string_view device = {});
+LoadedModel load_model_for_reading(const std::string& path, WeightType type = {}, std::string_view device = {});
 Tokenizer load_model_tokenizer(const std::string& path);  // of a model of any of these formats
 ModelConfig load_config(const std::string& path);         // config.json alone, of qkv or Hugging Face
 
@@ -76,6 +75,16 @@ ModelFacts inspect_model(const std::string& path);
 // what it is, in words. Throws qkv::FileError for what is malformed, does not fit together or holds NaN or infinity
 // among its parameters.
 std::string verify_path(const std::string& path);
+
+// Whether a model with this configuration and tokenizer can be written in the formats of other programs, without its
+// weights: Hugging Face's directories and GGUF files, in this order.
+struct ExportFacts {
+  std::string format;                  // "Hugging Face", "GGUF"
+  std::string family;                  // "llama"; empty: no known family has the architecture
+  std::vector<std::string> obstacles;  // everything that the format cannot hold; empty: it can be written
+};
+std::vector<ExportFacts> export_facts(const ModelConfig& config, const Tokenizer& tokenizer,
+                                      const TextFacts& facts = {});
 
 // Writers keep the facts about texts: without end tokens or names there, those of the tokenizer are the model's. All of
 // them throw std::invalid_argument for a token outside the vocabulary.

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "formats/export.h"
 #include "formats/gguf_config.h"
 #include "formats/gguf_tokenizer.h"
 #include "formats/in_quotes.h"
-#include "formats/model_directory.h"
 #include "qkv/model_file.h"
 
 namespace qkv {
@@ -35,7 +35,7 @@ float element(const Tensor& tensor, std::int64_t at) {
 
 class ModelWriter {
  public:
-  ModelWriter(const Model& model, DType type) : model_(model), family_(gguf_family_of(model.config())), type_(type) {}
+  ModelWriter(const Model& model, const Family& family, DType type) : model_(model), family_(family), type_(type) {}
 
   void add_to(GgufWriter& file) {
     write_gguf_config(file, family_, model_.config());
@@ -95,13 +95,9 @@ class ModelWriter {
 void save_gguf(const std::string& path, const Model& model, const Tokenizer& tokenizer, const std::string& type,
                const TextFacts& facts) {
   const FileType kind = file_type(type);
-  check_text_facts("[gguf]", facts, model.config());
-  if (tokenizer.size() > model.config().vocab_size)
-    throw std::invalid_argument(
-        "[gguf] expected a tokenizer of at most vocab_size = " + std::to_string(model.config().vocab_size) +
-        " tokens; found " + std::to_string(tokenizer.size()));
+  const Family& family = exported_family(FileFormat::gguf, model.config(), tokenizer, facts);
   GgufWriter file;
-  ModelWriter(model, kind.type).add_to(file);
+  ModelWriter(model, family, kind.type).add_to(file);
   file.u32("general.file_type", kind.number);
   file.u32("general.quantization_version", 2);
   write_gguf_tokenizer(file, tokenizer.data(), model.config().vocab_size, facts);

@@ -17,7 +17,30 @@ namespace {
 
 constexpr std::int32_t kNormal = 1, kUnknown = 2, kControl = 3, kUser = 4, kUnused = 5, kByte = 6;  // types of tokens
 
-[[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument("[gguf] " + message); }
+// Without merges a split changes nothing.
+const GgufSplit* split_of(const TokenizerData& data) {
+  return data.merges.empty() && !data.ignore_merges ? gguf_split("gpt-2")
+                                                    : gguf_split(data.patterns, data.ignore_merges);
+}
+
+bool is_scored(const TokenizerData& data) { return data.characters || !data.scores.empty(); }
+
+// Throws std::invalid_argument that lists everything that GGUF has no form for.
+void check_expressible(const TokenizerData& data) {
+  std::vector<std::string> list;
+  if (data.longest_match) list.emplace_back("expected a byte or BPE tokenizer; found one of Harris segments");
+  if (!data.after.empty() || data.before.size() > 1)
+    list.emplace_back("GGUF can say one token before a text and none after it; the tokenizer puts more there");
+  for (const AddedToken& token : data.added)
+    if (token.single_word || token.lstrip || token.rstrip)
+      list.push_back("GGUF cannot say single_word, lstrip or rstrip of an added token; found one of them for " +
+                     in_quotes(token.content));
+  if (!is_scored(data) && !split_of(data))
+    list.push_back("a split of the text by these patterns has no name in GGUF; known are " + gguf_split_names());
+  if (!is_scored(data) && data.add_prefix_space)
+    list.emplace_back("GGUF cannot say add_prefix_space of a byte-level tokenizer");
+  if (!list.empty()) throw std::invalid_argument(fmt::format("[gguf] {}", fmt::join(list, "; ")));
+}
 
 std::string with_marks(const std::string& text) {
   std::string marked;
@@ -35,12 +58,7 @@ Vocabulary vocabulary_of(const TokenizerData& data, std::int64_t vocab_size) {
   Vocabulary v;
   v.types.assign(data.tokens.size(), kNormal);
   const auto type = [&](std::int32_t id) -> std::int32_t& { return v.types[static_cast<std::size_t>(id)]; };
-  for (const AddedToken& token : data.added) {
-    if (token.single_word || token.lstrip || token.rstrip)
-      refuse("GGUF cannot say single_word, lstrip or rstrip of an added token; found one of them for " +
-             in_quotes(token.content));
-    type(token.id) = token.special ? kControl : kUser;
-  }
+  for (const AddedToken& token : data.added) type(token.id) = token.special ? kControl : kUser;
   if (data.unknown_token >= 0) type(data.unknown_token) = kUnknown;
   for (const std::int32_t id : data.byte_ids)
     if (id >= 0) type(id) = kByte;
@@ -76,21 +94,11 @@ void write_id(GgufWriter& file, const std::string& name, std::int32_t id) {
 void write_gguf_tokenizer(GgufWriter& file, const TokenizerData& data, std::int64_t vocab_size,
                           const TextFacts& facts) {
   const std::vector<std::int32_t>& end_tokens = facts.end_tokens;
-  if (!data.after.empty() || data.before.size() > 1)
-    refuse("GGUF can say one token before a text and none after it; the tokenizer puts more there");
+  check_expressible(data);
   const Vocabulary v = vocabulary_of(data, vocab_size);
-  const bool scored = data.characters || !data.scores.empty();
+  const bool scored = is_scored(data);
   file.string("tokenizer.ggml.model", scored ? "llama" : "gpt2");
-  if (!scored) {
-    // Without merges a split changes nothing.
-    const GgufSplit* split = data.merges.empty() && !data.ignore_merges ? gguf_split("gpt-2")
-                                                                        : gguf_split(data.patterns, data.ignore_merges);
-    if (!split) refuse("a split of the text by these patterns has no name in GGUF; known are " + gguf_split_names());
-    if (data.add_prefix_space) refuse("GGUF cannot say add_prefix_space of a byte-level tokenizer");
-    file.string("tokenizer.ggml.pre", split->name);
-  } else {
-    file.string("tokenizer.ggml.pre", "default");
-  }
+  file.string("tokenizer.ggml.pre", scored ? "default" : split_of(data)->name);
   file.strings("tokenizer.ggml.tokens", v.spellings);
   if (scored) {
     std::vector<float> scores = data.characters ? scores_of_merges(data) : data.scores;

@@ -9,8 +9,8 @@
 #include <stdexcept>
 
 #include "core/convert_elements.h"
+#include "formats/export.h"
 #include "formats/hf_config.h"
-#include "formats/model_directory.h"
 #include "formats/named_tokens.h"
 #include "formats/safetensors.h"
 #include "os/atomic_file.h"
@@ -108,12 +108,7 @@ void save_hugging_face(const std::string& directory, const Model& model, const T
     throw std::invalid_argument("[hugging face] expected shards of at least a byte; found " +
                                 std::to_string(options.shard_bytes));
   const ModelConfig& config = model.config();
-  const Family& family = hf_family_of(config);
-  if (tokenizer.size() > config.vocab_size)
-    throw std::invalid_argument(
-        "[hugging face] expected a tokenizer of at most vocab_size = " + std::to_string(config.vocab_size) +
-        " tokens; found " + std::to_string(tokenizer.size()));
-  check_text_facts("[hugging face]", options.facts, config);
+  const Family& family = exported_family(FileFormat::hugging_face, config, tokenizer, options.facts);
   std::vector<std::int32_t> end_tokens = options.facts.end_tokens;
   if (end_tokens.empty() && tokenizer.end_token() >= 0) end_tokens.push_back(tokenizer.end_token());
   const NamedTokens named = completed(options.facts.named, tokenizer);

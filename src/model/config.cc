@@ -114,12 +114,14 @@ ModelConfig andrea(std::int64_t n_layer, std::int64_t n_head, std::int64_t d_mod
   return c;
 }
 
-ModelConfig gpt2() {
+ModelConfig gpt2(std::int64_t n_layer, std::int64_t n_head, std::int64_t d_model, std::int64_t vocab_size,
+                 std::int64_t ctx_len) {
   ModelConfig c;
-  c.n_layer = c.n_head = 12;
-  c.d_model = 768;
-  c.vocab_size = 50257;
-  c.ctx_len = 1024;
+  c.n_layer = n_layer;
+  c.n_head = n_head;
+  c.d_model = d_model;
+  c.vocab_size = vocab_size;
+  c.ctx_len = ctx_len;
   c.norm = Norm::layernorm;
   c.norm_gain = c.norm_bias = c.final_norm = true;
   c.embedding_norm = false;
@@ -128,24 +130,47 @@ ModelConfig gpt2() {
   return c;
 }
 
-ModelConfig llama_135m() {
+ModelConfig llama(std::int64_t n_layer, std::int64_t n_head, std::int64_t d_model, std::int64_t vocab_size,
+                  std::int64_t ctx_len) {
   ModelConfig c;
-  c.n_layer = 30;
-  c.n_head = 9;
-  c.n_kv_head = 3;
-  c.d_model = 576;
-  c.d_ff = 1536;
-  c.vocab_size = 49152;
-  c.ctx_len = 8192;
+  c.n_layer = n_layer;
+  c.n_head = n_head;
+  c.d_model = d_model;
+  c.d_ff = gated_d_ff(d_model);
+  c.vocab_size = vocab_size;
+  c.ctx_len = ctx_len;
   c.norm_gain = c.final_norm = true;
   c.embedding_norm = false;
   c.activation = Activation::silu;
   c.gated = true;
   c.positions = Positions::rotary;
-  c.rope_theta = 100000;
   c.tied_head = true;
   return c;
 }
+
+ModelConfig llama_135m() {
+  ModelConfig c = llama(30, 9, 576, 49152, 8192);
+  c.n_kv_head = 3;
+  c.rope_theta = 100000;
+  return c;
+}
+
+// The presets, smallest first within a family.
+struct Preset {
+  const char* name;
+  ModelConfig (*config)();
+};
+constexpr Preset kPresets[] = {
+    {"llama-1m", [] { return llama(5, 4, 128, 2048, 128); }},
+    {"llama-4m", [] { return llama(8, 6, 192, 4096, 256); }},
+    {"llama-10m", [] { return llama(7, 5, 320, 4096, 512); }},
+    {"llama-135m", llama_135m},
+    {"gpt2-4m", [] { return gpt2(8, 6, 192, 4096, 256); }},
+    {"gpt2", [] { return gpt2(12, 12, 768, 50257, 1024); }},
+    {"andrea-12m", [] { return andrea(6, 12, 384, 2305); }},
+    {"andrea-120m", [] { return andrea(12, 12, 768, 8449); }},
+    {"andrea-480m", [] { return andrea(16, 24, 1536, 8449); }},
+};
 
 }  // namespace
 
@@ -212,16 +237,23 @@ std::vector<float> alibi_slopes(std::int64_t n_head) {
   return slopes;
 }
 
-std::vector<std::string> preset_names() { return {"andrea-12m", "andrea-120m", "andrea-480m", "gpt2", "llama-135m"}; }
+std::int64_t gated_d_ff(std::int64_t d_model) {
+  constexpr std::int64_t kMultiple = 32;
+  return std::max(kMultiple, (8 * d_model / 3 + kMultiple / 2) / kMultiple * kMultiple);
+}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& one : kPresets) names.emplace_back(one.name);
+  return names;
+}
 
 ModelConfig preset(std::string_view name) {
-  if (name == "andrea-12m") return andrea(6, 12, 384, 2305).resolved();
-  if (name == "andrea-120m") return andrea(12, 12, 768, 8449).resolved();
-  if (name == "andrea-480m") return andrea(16, 24, 1536, 8449).resolved();
-  if (name == "gpt2") return gpt2().resolved();
-  if (name == "llama-135m") return llama_135m().resolved();
   std::string known;
-  for (const std::string& n : preset_names()) known += (known.empty() ? "" : ", ") + n;
+  for (const Preset& one : kPresets) {
+    if (name == one.name) return one.config().resolved();
+    known += (known.empty() ? "" : ", ") + std::string(one.name);
+  }
   refuse("preset expected one of " + known + "; found '" + std::string(name) + "'");
 }
 

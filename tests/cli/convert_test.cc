@@ -112,8 +112,11 @@ TEST_F(Convert, KeepsTheChatTemplateAndTheEndTokens) {
 TEST_F(Convert, SaysWhatCannotBe) {
   Finished finished = run_qkv({"convert", path("andrea"), path("x"), "--to", "hf"});
   EXPECT_EQ(finished.status, 2);
-  EXPECT_THAT(finished.err, HasSubstr("one of the families gpt2, qwen3, qwen2 and llama; found one that differs from "
-                                      "llama in embedding_norm true instead of false"));
+  EXPECT_THAT(finished.err,
+              HasSubstr("cannot export " + path("andrea") +
+                        " as a Hugging Face directory: expected a model of one of the families gpt2, "
+                        "qwen3, qwen2 and llama; found one that differs from llama in embedding_norm true "
+                        "instead of false"));
   EXPECT_EQ(run_qkv({"convert", path("llama"), path("x"), "--type", "q8_0"}).status, 2);
   EXPECT_EQ(run_qkv({"convert", path("none"), path("x")}).status, 1);
   EXPECT_FALSE(fs::exists(path("x")));

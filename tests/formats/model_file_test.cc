@@ -136,7 +136,8 @@ class SavedModel : public testing::Test {
 
 TEST_F(SavedModel, RefusesOtherConfigurations) {
   EXPECT_THAT(with_config("qkv_format", 3), HasSubstr("reads versions 1 to 2; found 3"));
-  EXPECT_THAT(with_config("model_type", "opt"), HasSubstr("expected one of qkv, gpt2, qwen3, qwen2 and llama; found 'opt'"));
+  EXPECT_THAT(with_config("model_type", "opt"),
+              HasSubstr("expected one of qkv, gpt2, qwen3, qwen2 and llama; found 'opt'"));
   EXPECT_THAT(with_config("model_type", "gpt2"), HasSubstr("has no 'n_embd'"));
   EXPECT_THAT(with_config("dropout", 0.1), HasSubstr("unknown key 'dropout'"));
   EXPECT_THAT(with_config("norm", "batchnorm"), HasSubstr("rmsnorm, layernorm; found 'batchnorm'"));
@@ -183,7 +184,11 @@ TEST_F(SavedModel, NamesTheFileThatIsMissing) {
   for (const char* name : {"config.json", "model.safetensors", "tokenizer.json"}) {
     save_model(folder_, model_, Tokenizer::bytes());
     std::filesystem::remove(folder_ + "/" + name);
-    EXPECT_THAT(error_of(folder_), HasSubstr(std::string(name) + ": cannot be opened: No such file"));
+    const std::string expected = name == std::string("config.json")
+                                     ? ": expected a model directory, with config.json; "
+                                       "found a directory without it"
+                                     : name + std::string(": cannot be opened: No such file");
+    EXPECT_THAT(error_of(folder_), HasSubstr(expected));
   }
   EXPECT_THAT(error_of(scratch_.path("none")), HasSubstr("none: cannot be opened: No such file"));
 }

@@ -50,9 +50,9 @@ def make_pass(folder):
     pathlib.Path(text).write_text((TEXT + "In the beginning was the word. ") * 40, encoding="utf-8")
     model = os.path.join(folder, "model <img src=x onerror=window.hacked=3>")
     quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    subprocess.run([QKV, "train", "--data", text, "--out", model, "--tokenizer", "bytes", "--n-layer", str(LAYERS), "--n-head",
-                    str(HEADS), "--n-kv-head", str(KV_HEADS), "--d-model", "32", "--head-dim", str(D_K), "--v-head-dim", str(D_V),
-                    "--positions", "rotary", "--ctx-len", "192", "--batch-size", "2", "--steps", "12", "--eval-interval", "12",
+    subprocess.run([QKV, "train", "--data", text, "--out", model, "--tokenizer", "bytes", "--preset", "andrea-12m", "--n-layer",
+                    str(LAYERS), "--n-head", str(HEADS), "--n-kv-head", str(KV_HEADS), "--d-model", "32",
+                    "--head-dim", str(D_K), "--v-head-dim", str(D_V), "--positions", "rotary", "--ctx-len", "192", "--batch-size", "2", "--steps", "12", "--eval-interval", "12",
                     "--eval-iters", "1", "--sample-interval", "0"], **quiet)
     page, arrays = os.path.join(folder, "page.html"), os.path.join(folder, "arrays")
     subprocess.run([QKV, "inspect", "-m", model, "-p", TEXT, "--html", page, "--save", arrays], **quiet)

@@ -31,9 +31,9 @@ class Inspect(unittest.TestCase):
         cls.root = pathlib.Path(cls.folder.name)
         (cls.root / "text.txt").write_text(TEXT)
         cls.model = str(cls.root / "model")
-        qkv("train", "--data", str(cls.root / "text.txt"), "--out", cls.model, "--tokenizer", "bytes", "--n-layer", "2",
-            "--n-head", "2", "--d-model", "16", "--ctx-len", "48", "--steps", "3", "--batch-size", "2", "--eval-interval", "3",
-            "--sample-interval", "0")
+        qkv("train", "--data", str(cls.root / "text.txt"), "--out", cls.model, "--tokenizer", "bytes", "--preset", "andrea-12m",
+            "--n-layer", "2", "--n-head", "2", "--d-model", "16", "--ctx-len", "48", "--steps", "3",
+            "--batch-size", "2", "--eval-interval", "3", "--sample-interval", "0")
 
     @classmethod
     def tearDownClass(cls):

@@ -32,12 +32,35 @@ TEST(Preset, ExactParameterCounts) {
   EXPECT_EQ(parameter_count(preset("andrea-480m")), 480513024);
   EXPECT_EQ(parameter_count(preset("gpt2")), 124439808);
   EXPECT_EQ(parameter_count(preset("llama-135m")), 134515008);
+  EXPECT_EQ(parameter_count(preset("llama-1m")), 1267072);
+  EXPECT_EQ(parameter_count(preset("llama-4m")), 4328640);
+  EXPECT_EQ(parameter_count(preset("llama-10m")), 9988800);
+  EXPECT_EQ(parameter_count(preset("gpt2-4m")), 4394880);
 }
 
 TEST(Preset, EachNameIsThereAndAnUnknownOneListsThem) {
   for (const std::string& name : preset_names()) EXPECT_EQ(preset(name), preset(name).resolved());
-  EXPECT_THAT(message_of([] { preset("gpt-5"); }),
-              AllOf(HasSubstr("andrea-12m, andrea-120m, andrea-480m, gpt2, llama-135m"), HasSubstr("'gpt-5'")));
+  EXPECT_THAT(
+      message_of([] { preset("gpt-5"); }),
+      AllOf(HasSubstr("llama-1m, llama-4m, llama-10m, llama-135m, gpt2-4m, gpt2, andrea-12m, "), HasSubstr("'gpt-5'")));
+}
+
+// Those are not the same: what a file leaves out has the members' defaults.
+TEST(Preset, TheDefaultsOfMembersStay) {
+  const ModelConfig c;
+  EXPECT_TRUE(c.embedding_norm && !c.final_norm && !c.tied_head && !c.norm_gain && !c.gated);
+  EXPECT_EQ(c.positions, Positions::learned);
+  EXPECT_EQ(c.activation, Activation::relu);
+}
+
+TEST(Preset, AGatedMlpHasTheParametersOfOneWithout) {
+  EXPECT_EQ(gated_d_ff(576), 1536);
+  EXPECT_EQ(gated_d_ff(128), 352);
+  EXPECT_EQ(gated_d_ff(8), 32);
+  for (const std::int64_t d_model : {192, 320, 1024, 4096}) {
+    EXPECT_EQ(gated_d_ff(d_model) % 32, 0);
+    EXPECT_NEAR(static_cast<double>(3 * gated_d_ff(d_model)), static_cast<double>(8 * d_model), 48);
+  }
 }
 
 std::vector<std::string> names_of(const ModelConfig& c) {

@@ -59,7 +59,7 @@ const Family* find_family(FileFormat format, std::string_view type) noexcept;  /
 std::string known_families(FileFormat format);                                 // "gpt2, qwen2 and llama"
 
 // The first family whose files express the configuration: `read_back` is what one would be read as. Throws
-// std::invalid_argument that lists every member that the nearest families cannot express.
+// std::invalid_argument that lists every member that the closest families cannot express.
 const Family& fitting_family(FileFormat format, const ModelConfig& config,
                              const std::function<ModelConfig(const Family&)>& read_back);
 
