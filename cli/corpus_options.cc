@@ -81,6 +81,20 @@ CorpusOptions corpus_options(const TextOptions& options, double validation_fract
   return corpus;
 }
 
+Corpus read_texts(const std::vector<std::string>& paths, const CorpusOptions& options) {
+  constexpr std::size_t kNamed = 3;
+  Corpus corpus = Corpus::read(paths, options);
+  const std::vector<Corpus::Skipped>& skipped = corpus.skipped();
+  if (skipped.empty()) return corpus;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(kNamed, skipped.size()); ++i)
+    names += (i > 0 ? "; " : "") + skipped[i].path + " " + skipped[i].reason;
+  if (skipped.size() > kNamed) names += "; ...";
+  print_error(fmt::format("qkv: warning: {} skipped: {}\n",
+                          skipped.size() == 1 ? "1 file is" : fmt::format("{} files are", skipped.size()), names));
+  return corpus;
+}
+
 std::optional<std::int64_t> learnt_size(const std::string& spec) {
   const std::size_t colon = spec.find(':');
   const std::string kind = spec.substr(0, colon);

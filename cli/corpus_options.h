@@ -17,6 +17,8 @@ struct TextOptions {
 };
 // --field and --format.
 void add_text_options(CLI::App& command, TextOptions& options, const std::string& group);
+// Corpus::read, with a warning that counts the skipped files.
+Corpus read_texts(const std::vector<std::string>& paths, const CorpusOptions& options);
 // stream_folder: where standard input and pipes are put aside.
 CorpusOptions corpus_options(const TextOptions& options, double validation_fraction, const std::string& stream_folder);
 

@@ -85,11 +85,11 @@ void run(const Options& options) {
     bar.update(static_cast<double>(done), static_cast<double>(total));
   };
   const qkv::TextLoss loss =
-      tokens ? of_tokens(options, loaded, *tokens, progress)
-             : qkv::evaluate(
-                   loaded.model, loaded.tokenizer,
-                   qkv::Corpus::read(options.data, corpus_options(options.text, 0, fs::temp_directory_path().string())),
-                   options.evaluate, progress);
+      tokens
+          ? of_tokens(options, loaded, *tokens, progress)
+          : qkv::evaluate(loaded.model, loaded.tokenizer,
+                          read_texts(options.data, corpus_options(options.text, 0, fs::temp_directory_path().string())),
+                          options.evaluate, progress);
   bar.hide();
   if (loss.predicted == 0) {
     throw qkv::FileError(

@@ -89,7 +89,9 @@ std::string page(const CommandFacts& command) {
   }
   const std::size_t footer = command.footer.find_first_not_of('\n');
   if (footer != std::string::npos) text += ".SH NOTES\n.nf\n" + escaped(command.footer.substr(footer)) + "\n.fi\n";
-  text += ".SH \"EXIT STATUS\"\n0 done, 1 failure, 2 usage, 130 or 143 interrupted; failures print one line on standard error.\n";
+  text +=
+      ".SH \"EXIT STATUS\"\n0 done, 1 failure, 2 usage, 130 or 143 interrupted; failures print one line on standard "
+      "error.\n";
   if (command.path != "qkv") text += ".SH \"SEE ALSO\"\n\\fBqkv\\fR(1)\n";
   return text;
 }

@@ -31,7 +31,7 @@ void run(const Options& options) {
                 {{"--out", options.out}, {"--tokenizer-out", options.tokenizer_out}});
   qkv::install_interrupt_latch();
   const std::string folder = fs::path(options.out).parent_path().string();
-  const qkv::Corpus corpus = qkv::Corpus::read(
+  const qkv::Corpus corpus = read_texts(
       options.data, corpus_options(options.text, options.validation_fraction, folder.empty() ? "." : folder));
   const qkv::Tokenizer tokenizer = make_tokenizer(options.tokenizer, corpus);
   if (!options.tokenizer_out.empty()) tokenizer.save(options.tokenizer_out);

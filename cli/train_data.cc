@@ -32,7 +32,7 @@ std::int64_t vocabulary_of(const std::string& spec) {
 
 Corpus read_corpus(const TrainSettings& settings) {
   const std::string folder = fs::absolute(settings.out).parent_path().string();  // the directory may not be there yet
-  return Corpus::read(settings.data, corpus_options(settings.text, settings.validation_fraction, folder));
+  return read_texts(settings.data, corpus_options(settings.text, settings.validation_fraction, folder));
 }
 
 std::string tokens_path(const TrainSettings& settings) { return settings.out + "/tokens.bin"; }

@@ -30,20 +30,26 @@ struct CorpusOptions {
 
 // Files joined in the given order, cut once: the last `validation_fraction` of the bytes is the validation part. In
 // plain text the cut moves forward to the next start of a line if one is within 4 KB, else past the character it would
-// split; among lines of JSON to the next line. Bytes of plain text are bytes: NUL and invalid UTF-8 are text too.
+// split; among lines of JSON to the next line. With TextFormat::plain any bytes are text, NUL and invalid UTF-8 too.
 // Immutable, cheap to copy, and any number of threads may read one; memory does not grow with the files.
 class Corpus {
  public:
   struct Files;  // src/train/corpus_files.h
 
-  // paths: files; directories, which stand for all files below them in the order of their paths, without those that are
+  // paths: files; directories, which mean all files below them in the order of their paths, without those that are
   // empty or whose name (or a folder's) begins with a dot; "-" for standard input. Pipes are read to their end first.
-  // Throws qkv::FileError for what is missing, unreadable, empty or compressed, and std::invalid_argument for a
-  // fraction outside [0, 1) or for no paths.
+  // Files below a directory that are not text (compressed, NUL bytes or more than 2 % invalid UTF-8 in their first 64
+  // KB), and symbolic links out of it, are left out and listed by skipped(). Throws qkv::FileError for what is missing,
+  // unreadable, empty or compressed, for a named file that is not text (unless TextFormat::plain), and
+  // std::invalid_argument for a fraction outside [0, 1) or for no paths.
   static Corpus read(const std::vector<std::string>& paths, const CorpusOptions& options = {});
   // The same of a plain text in memory, which is copied.
   static Corpus from_text(std::string text, double validation_fraction = 0.1);
 
+  struct Skipped {
+    std::string path, reason;
+  };
+  const std::vector<Skipped>& skipped() const noexcept;  // in the order of the paths
   std::int64_t file_count() const noexcept;
   const std::string& file_name(std::int64_t i) const;                    // as messages name it
   std::int64_t bytes(CorpusPart part = CorpusPart::all) const noexcept;  // of the files; JSON's own signs count too

@@ -62,6 +62,8 @@ Corpus::Corpus(std::shared_ptr<const Files> files, double validation_fraction) :
   }
 }
 
+const std::vector<Corpus::Skipped>& Corpus::skipped() const noexcept { return files_->skipped; }
+
 Corpus Corpus::read(const std::vector<std::string>& paths, const CorpusOptions& options) {
   return Corpus(std::make_shared<const Files>(list_corpus_files(paths, options)), options.validation_fraction);
 }

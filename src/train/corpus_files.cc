@@ -2,11 +2,13 @@
 #include "train/corpus_files.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <stdexcept>
 
 #include "qkv/error.h"
+#include "text/utf8.h"
 
 namespace qkv {
 namespace {
@@ -19,25 +21,57 @@ bool is_json_lines(const std::string& path, TextFormat format) {
   return extension == ".jsonl" || extension == ".ndjson";
 }
 
-// Files whose bytes are surely not the text that somebody means to train on.
-void refuse_compressed(const std::string& path) {
+// Why a file is not text to train on; "" if it may be.
+std::string not_text(const std::string& path, const InputFile& file, TextFormat format) {
+  constexpr std::size_t kSample = 64 << 10;
+  constexpr double kMostInvalid = 0.02;  // of the sample's bytes: stray bytes are common in large texts
   for (const char* extension : {".gz", ".xz", ".zst", ".bz2", ".zip", ".7z", ".parquet"})
-    if (path.ends_with(extension))
-      throw FileError(path, "is compressed; unpack it, or unpack it into a pipe and give -");
+    if (path.ends_with(extension)) return "is compressed; unpack it, or unpack it into a pipe and give -";
+  std::string sample(static_cast<std::size_t>(std::min<std::int64_t>(kSample, file.size())), '\0');
+  sample.resize(file.read(0, sample));
+  if (sample.starts_with("QKVTOKEN")) return "is a token file, not text";
+  if (format == TextFormat::plain || is_json_lines(path, format)) return {};  // the lines are checked as they are read
+  if (sample.find('\0') != std::string::npos)
+    return "is not text: it contains NUL bytes (--format text takes any bytes)";
+  std::size_t invalid = 0;
+  for (std::size_t at = 0; at < sample.size();) {
+    const Utf8Step step = utf8_step(std::string_view(sample).substr(at));  // the last character may be cut
+    if (step.kind == Utf8Step::invalid) invalid += step.length;
+    at += step.length;
+  }
+  const double share = static_cast<double>(invalid) / static_cast<double>(std::max<std::size_t>(1, sample.size()));
+  if (share <= kMostInvalid) return {};
+  return "is not text: " + std::to_string(std::lround(100 * share)) +
+         " % of its bytes are not UTF-8 (--format text takes any bytes)";
+}
+
+// Whether a link below a directory leads out of it.
+bool leads_out(const fs::directory_entry& entry, const fs::path& root) {
+  std::error_code error;
+  if (!entry.is_symlink(error)) return false;
+  const fs::path target = fs::canonical(entry.path(), error);
+  if (error) return true;
+  const auto [end, ignored] = std::mismatch(root.begin(), root.end(), target.begin(), target.end());
+  return end != root.end();
 }
 
 // Every file below a directory, by the bytes of its path.
-std::vector<std::string> files_below(const std::string& directory) {
+std::vector<std::string> files_below(const std::string& directory, std::vector<Corpus::Skipped>& skipped) {
   std::vector<std::string> found;
+  std::error_code no_root;
+  const fs::path root = fs::canonical(directory, no_root);
   std::error_code error;
   fs::recursive_directory_iterator entry(directory, error);
   for (const fs::recursive_directory_iterator end; !error && entry != end; entry.increment(error)) {
     const bool hidden = entry->path().filename().string().starts_with(".");
     if (hidden && entry->is_directory()) entry.disable_recursion_pending();
-    if (!hidden && entry->is_regular_file() && entry->file_size() > 0) found.push_back(entry->path().string());
+    if (hidden || !entry->is_regular_file() || entry->file_size() == 0) continue;
+    if (leads_out(*entry, root))
+      skipped.push_back({entry->path().string(), "is a link out of the directory"});
+    else
+      found.push_back(entry->path().string());
   }
   if (error) throw FileError(directory, "cannot be read: " + error.message());
-  if (found.empty()) throw FileError(directory, "is a directory without files that hold text");
   std::sort(found.begin(), found.end());
   return found;
 }
@@ -55,13 +89,12 @@ Corpus::Files list_corpus_files(const std::vector<std::string>& paths, const Cor
   if (paths.empty()) throw std::invalid_argument("[corpus] expected at least one file; found none");
   Corpus::Files list;
   list.field = options.field;
+  // Returns why the file is not added.
   const auto add_file = [&](const std::string& path) {
-    refuse_compressed(path);
     const InputFile file(path);
-    char magic[8] = {};
-    if (file.read(0, magic) == sizeof magic && std::memcmp(magic, "QKVTOKEN", sizeof magic) == 0)
-      throw FileError(path, "is a token file, not text");
-    list.add({path, 0, file.size(), is_json_lines(path, options.format), {}, {}});
+    std::string reason = not_text(path, file, options.format);
+    if (reason.empty()) list.add({path, 0, file.size(), is_json_lines(path, options.format), {}, {}});
+    return reason;
   };
   for (const std::string& path : paths) {
     if (is_stream(path)) {
@@ -72,11 +105,15 @@ Corpus::Files list_corpus_files(const std::vector<std::string>& paths, const Cor
       file.json_lines = is_json_lines(path, options.format);
       list.add(std::move(file));
     } else if (fs::is_directory(path)) {
-      for (const std::string& file : files_below(path)) add_file(file);
-    } else {
-      add_file(path);
+      const std::size_t before = list.files.size();
+      for (const std::string& file : files_below(path, list.skipped))
+        if (std::string reason = add_file(file); !reason.empty()) list.skipped.push_back({file, std::move(reason)});
+      if (list.files.size() == before) throw FileError(path, "directory contains no text files");
+    } else if (const std::string reason = add_file(path); !reason.empty()) {
+      throw FileError(path, reason);
     }
   }
+  std::sort(list.skipped.begin(), list.skipped.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
   return list;
 }
 

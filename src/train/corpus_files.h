@@ -24,6 +24,7 @@ struct Corpus::Files {
   std::vector<CorpusFile> files;  // none is empty
   std::int64_t bytes = 0;
   std::string field;
+  std::vector<Corpus::Skipped> skipped;
 
   void add(CorpusFile file);
 };

@@ -2,6 +2,7 @@
 #include "train/json_lines.h"
 
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "qkv/error.h"
 
@@ -20,6 +21,14 @@ class FieldReader final : public nlohmann::json_sax<Json> {
   std::size_t fault_at() const noexcept { return fault_at_; }
   bool found() const noexcept { return found_; }
   std::string& text() noexcept { return text_; }
+  // "'title' and 'body'": the fields of the line, for a message.
+  std::string fields() const {
+    if (names_.empty()) return "none";
+    std::string list;
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      list += (i == 0 ? "'" : i + 1 < names_.size() ? ", '" : " and '") + names_[i].substr(0, 40) + "'";
+    return list;
+  }
 
   bool null() override { return other(); }
   bool boolean(bool) override { return other(); }
@@ -38,6 +47,7 @@ class FieldReader final : public nlohmann::json_sax<Json> {
   bool end_object() override { return leave(); }
   bool end_array() override { return leave(); }
   bool key(string_t& name) override {
+    if (depth_ == 1 && names_.size() < 8) names_.push_back(name);
     wanted_ = depth_ == 1 && name == field_;
     return !(wanted_ && found_) || fail("the field '" + field_ + "' is given twice");
   }
@@ -67,6 +77,7 @@ class FieldReader final : public nlohmann::json_sax<Json> {
 
   static constexpr int kDeepest = 64;
   const std::string& field_;
+  std::vector<std::string> names_;
   std::string text_, fault_;
   std::size_t fault_at_ = 0;
   int depth_ = 0;
@@ -85,7 +96,9 @@ void each_json_line(std::string_view lines, const std::string& field, const Line
       Json::sax_parse(line.begin(), line.end(), &reader);
       const auto where = [&](std::size_t in_line) { return place.at + static_cast<std::int64_t>(at + in_line); };
       if (!reader.fault().empty()) throw FileError(place.path, where(reader.fault_at()), reader.fault());
-      if (!reader.found()) throw FileError(place.path, where(0), "the line has no field '" + field + "'");
+      if (!reader.found())
+        throw FileError(place.path, where(0),
+                        "expected the field '" + field + "' on each line; found " + reader.fields());
       take(reader.text());
     }
     at = end + 1;

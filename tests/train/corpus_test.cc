@@ -41,6 +41,44 @@ CorpusOptions fraction(double value) {
   return options;
 }
 
+TEST(Corpus, WhatIsNotTextIsSkippedInDirectoriesAndRefusedByName) {
+  const TestDirectory directory;
+  std::filesystem::create_directory(directory / "text");
+  const auto text = [&](const char* name) { return directory / (std::string("text/") + name); };
+  write(text("a"), "plain text");
+  write(text("b.png"), std::string("\x89PNG\r\n\0\0binary", 16));
+  write(text("c"), std::string(90, 'x') + std::string(10, '\xFF'));
+  write(text("d.gz"), "packed");
+  write(text("e"), "mostly text " + std::string(200, 'y') + "\xFF");  // a stray byte is no harm
+  write(directory / "outside", "not of this directory");
+  std::filesystem::create_symlink(directory / "outside", text("f"));
+  std::filesystem::create_symlink("a", text("g"));  // within it
+  const Corpus corpus = Corpus::read({directory / "text"}, fraction(0));
+  EXPECT_EQ(corpus.file_count(), 3);
+  std::vector<std::string> skipped;
+  for (const Corpus::Skipped& file : corpus.skipped()) skipped.push_back(file.path);
+  EXPECT_THAT(skipped, ElementsAre(text("b.png"), text("c"), text("d.gz"), text("f")));
+  EXPECT_THAT(corpus.skipped()[0].reason, testing::HasSubstr("NUL"));
+  EXPECT_THAT(corpus.skipped()[1].reason, testing::HasSubstr("10 %"));
+  EXPECT_THAT(corpus.skipped()[3].reason, testing::HasSubstr("link out of"));
+  for (const char* name : {"b.png", "c", "d.gz"}) EXPECT_THROW(Corpus::read({text(name)}), FileError) << name;
+  CorpusOptions bytes = fraction(0);
+  bytes.format = TextFormat::plain;
+  EXPECT_EQ(Corpus::read({text("b.png"), text("c")}, bytes).bytes(), 116);
+}
+
+TEST(Corpus, AMissingFieldNamesThoseThatAreThere) {
+  const TestDirectory directory;
+  write(directory / "a.jsonl", "{\"title\": \"x\", \"body\": \"y\"}\n");
+  const Corpus corpus = Corpus::read({directory / "a.jsonl"}, fraction(0));
+  try {
+    corpus.read_text(CorpusPart::all, [](std::string_view, bool) { return true; });
+    ADD_FAILURE();
+  } catch (const FileError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("expected the field 'text' on each line; found 'title' and 'body'"));
+  }
+}
+
 TEST(Corpus, CutsAtTheStartOfALine) {
   const std::string text = "one two three\nfour five six\nseven\neight\n";  // 40 bytes; 90 % is byte 36
   const Corpus corpus = Corpus::from_text(text);
@@ -84,7 +122,9 @@ TEST(Corpus, ReadsBytesAsTheyAre) {
   const TestDirectory directory;
   const std::string text("\0\xFF\xC0\x80\r\n\0", 7);
   write(directory / "a", text);
-  EXPECT_THAT(training(Corpus::read({directory / "a"}, fraction(0))), ElementsAre(text));
+  CorpusOptions bytes = fraction(0);
+  bytes.format = TextFormat::plain;
+  EXPECT_THAT(training(Corpus::read({directory / "a"}, bytes)), ElementsAre(text));
 }
 
 TEST(Corpus, TakesADirectoryForItsFiles) {
@@ -143,7 +183,7 @@ TEST(Corpus, NamesTheLineThatIsNoDocument) {
     }
     return "taken";
   };
-  EXPECT_THAT(refused("{\"body\": \"x\"}"), HasSubstr("no field 'text'"));
+  EXPECT_THAT(refused("{\"body\": \"x\"}"), HasSubstr("expected the field 'text' on each line; found 'body'"));
   EXPECT_THAT(refused("{\"body\": \"x\"}"), HasSubstr("17"));
   EXPECT_THAT(refused("{\"text\": 7}"), HasSubstr("to be a string"));
   EXPECT_THAT(refused("{\"text\": null}"), HasSubstr("to be a string"));
