@@ -180,7 +180,7 @@ class Run(TrainTest):
     def test_takes_bytes_as_they_come(self):
         data = self.write("bytes", bytes(range(256)) * 8 + b"\0\0\xff\xfe\xc0\x80")
         self.train("out", "--steps", "2", "--format", "text", data=data)
-        self.train("bpe", "--steps", "2", "--tokenizer", "bpe:270", data=data)
+        self.train("bpe", "--steps", "2", "--tokenizer", "bpe:270", "--format", "text", data=data)
 
     def test_reads_several_files_and_pipes(self):
         more = self.write("more.txt", text(300))
