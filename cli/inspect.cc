@@ -243,15 +243,9 @@ void add(CLI::App& app) {
   add_device_option(*command, o->device);
   add_threads_option(*command);
   command->footer(
-      "Attention weights are coefficients for mixing values. They are no proof of what a head means: a head can read "
+      "\nAttention weights are coefficients for mixing values. They are no proof of what a head means: a head can read "
       "a\n"
-      "token and do nothing with it. --ablate and --patch change a head's output and show what follows.\n\n"
-      "  qkv inspect -m model -p 'And God said'                        every head in a line, the next token layer by "
-      "layer\n"
-      "  qkv inspect -m model -p 'And God said' --layer 1 --head 2     one head: a map, and each query's keys\n"
-      "  qkv inspect -m model -f text.txt --tokens 256 --html out.html\n"
-      "  qkv inspect -m model --scores\n"
-      "  qkv inspect -m model -p 'And God said' --ablate 1.2 --ablate 3.0");
+      "token and do nothing with it. --ablate and --patch change a head's output and show what follows.\n");
   command->callback([o] { run(*o); });
 }
 

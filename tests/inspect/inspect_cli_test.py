@@ -230,7 +230,7 @@ class Inspect(unittest.TestCase):
         self.assertEqual(len(qkv("inspect", "-m", "/nope", "-p", "x", status=1).splitlines()), 1)
 
     def test_help_teaches(self):
-        text = qkv("inspect", "--help")
+        text = " ".join(qkv("inspect", "--help").split())
         for piece in ["no proof of what a head means", "qkv inspect -m", "TransformerLens", "induction"]:
             self.assertIn(piece, text)
 
