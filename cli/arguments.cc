@@ -2,9 +2,9 @@
 #include "arguments.h"
 
 #include <algorithm>
-#include <array>
 #include <regex>
-#include <string_view>
+
+#include "nearest_word.h"
 
 namespace qkv::cli {
 namespace {
@@ -56,22 +56,6 @@ std::string name_here(const CLI::App& command, const std::string& name) {
     if (habit.here.empty()) throw UsageError("there is no option " + name + ": " + habit.note);
   }
   return name;
-}
-
-// Insertions, deletions, substitutions and exchanges of neighbours between two words.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
-  for (std::size_t i = 0; i <= a.size(); ++i)
-    for (std::size_t j = 0; j <= b.size(); ++j) {
-      if (i == 0 || j == 0) {
-        d[i][j] = i + j;
-        continue;
-      }
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
-    }
-  return d[a.size()][b.size()];
 }
 
 std::vector<std::string> long_names(const CLI::App& command) {
@@ -160,17 +144,11 @@ std::vector<std::string> normalise_arguments(const CLI::App& app, const std::vec
 }
 
 std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
-  std::string best;
-  std::size_t least = 1 + word.size() / 4;  // differences that still look like a slip
-  for (const std::string& name : known) {
-    if (word.size() >= 5 && name.starts_with(word)) return " (did you mean '" + name + "'?)";
-    const std::size_t d = distance(word, name);
-    if (d <= least && (best.empty() || d < least)) {
-      best = name;
-      least = d;
-    }
-  }
-  return best.empty() ? "" : " (did you mean '" + best + "'?)";
+  constexpr std::size_t kBeginning = 5;  // letters of a longer name that surely mean it
+  std::string nearest = nearest_word(word, known);
+  for (const std::string& name : known)
+    if (word.size() >= kBeginning && name.starts_with(word)) nearest = name;
+  return nearest.empty() ? "" : " (did you mean '" + nearest + "'?)";
 }
 
 std::string problems(CLI::App& app, const CLI::ParseError& first) {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // qkv chat: a conversation with a model that was trained on conversations.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <csignal>
-#include <iostream>
 #include <memory>
 #include <optional>
+#include <random>
 
+#include "chat_commands.h"
+#include "chat_history.h"
 #include "cli.h"
+#include "line_reader.h"
 #include "number_options.h"
 #include "qkv/chat_file.h"
 #include "qkv/conversation.h"
@@ -25,14 +27,9 @@ struct Options {
   std::string model;
   std::optional<std::string> form, system;
   std::optional<std::int64_t> keep;
+  bool no_history = false, seed_given = false;
   qkv::cli::WritingOptions writing;
 };
-
-constexpr const char* kHelp =
-    "/reset  forget the conversation and begin a new one\n"
-    "/exit   end (so does the end of the input, Ctrl-D)\n"
-    "/help   this\n"
-    "Ctrl-C stops an answer; while you write, it ends the program.\n";
 
 qkv::ChatForm form_of(const Options& options, const std::string& jinja) {
   if (options.form) return qkv::chat_form_from_name(*options.form);
@@ -49,10 +46,13 @@ qkv::ChatForm form_of(const Options& options, const std::string& jinja) {
 class Chat {
  public:
   explicit Chat(const Options& options)
-      : generate_(qkv::cli::checked_options(options.writing)),
+      : model_(options.model),
+        keep_history_(!options.no_history),
+        generate_(qkv::cli::checked_options(options.writing)),
         jinja_(qkv::load_chat_template(options.model)),
         loaded_(qkv::cli::load_for_generation(options.model, options.writing)),
-        conversation_(qkv::ChatTemplate(form_of(options, jinja_), loaded_.tokenizer),
+        form_(form_of(options, jinja_)),
+        conversation_(qkv::ChatTemplate(form_, loaded_.tokenizer),
                       options.system ? *options.system : qkv::default_system_message(jinja_)),
         engine_(loaded_.model,
                 {.slots = 1, .queue = 1, .chunk = 2048, .prefix_bytes = qkv::request_bytes(loaded_.model)},
@@ -61,6 +61,7 @@ class Chat {
     const std::vector<std::int32_t>& ends = conversation_.end_tokens();
     generate_.end_tokens.insert(generate_.end_tokens.end(), ends.begin(), ends.end());
     qkv::cli::require_known_tokens(generate_, loaded_);
+    if (!options.seed_given && qkv::cli::input_is_terminal()) generate_.sampler.seed = std::random_device()();
     generate_.shift = true;
     generate_.keep = options.keep ? *options.keep : static_cast<std::int64_t>(conversation_.tokens().size());
     const std::int64_t ctx_len = loaded_.model.config().ctx_len;
@@ -71,21 +72,28 @@ class Chat {
   }
 
   void run() {
-    const bool terminal = isatty(STDIN_FILENO) == 1;
-    if (terminal) qkv::cli::print_error("/help tells what can be said besides words\n");
-    for (std::string line; prompt(terminal), std::getline(std::cin, line);) {
-      if (line.ends_with('\r')) line.pop_back();
-      if (line == "/exit") break;
-      if (line == "/reset") {
-        conversation_.reset();  // the engine still has the keys and values of the system message
-      } else if (line == "/help") {
-        qkv::cli::print(kHelp);
-      } else if (!line.empty() && !answer(line)) {
+    const bool terminal = qkv::cli::input_is_terminal();
+    if (terminal) introduce();
+    qkv::cli::LineReader reader("> ");
+    qkv::cli::ChatHistory history(keep_history_ && reader.edits());
+    for (const std::string& line : history.lines()) reader.remember(line);
+    bool go_on = true;
+    for (std::int64_t number = 1; go_on; ++number) {
+      const std::optional<std::string> line = reader.next();
+      if (!line) {
+        if (terminal) qkv::cli::print("\n");
         break;
       }
+      if (line->find_first_not_of(" \t") == std::string::npos) continue;
+      reader.remember(*line);
+      history.add(*line);
+      try {
+        go_on = qkv::cli::is_chat_command(*line) ? obey(qkv::cli::chat_command_from(*line)) : answer(*line);
+      } catch (const qkv::cli::UnknownChatCommand& error) {
+        if (!terminal) throw qkv::FileError("standard input", fmt::format("line {}: {}", number, error.what()));
+        qkv::cli::print_error(qkv::cli::without_controls(error.what()) + "\n");
+      }
     }
-    if (std::cin.bad()) throw qkv::FileError("standard input", "cannot be read");
-    if (terminal && !std::cin) qkv::cli::print("\n");
     if (answers_ > 0) {
       qkv::cli::print_error(fmt::format("answers: {}; {} tokens read, {} written in {:.2f} s, {:.1f} tokens/s\n",
                                         answers_, read_, written_, seconds_,
@@ -94,8 +102,20 @@ class Chat {
   }
 
  private:
-  static void prompt(bool terminal) {
-    if (terminal) qkv::cli::print("> ");
+  void introduce() const {
+    qkv::cli::print_error(qkv::cli::without_controls(
+        fmt::format("{}: context {} tokens, template {}\nseed {}: -s {} repeats this conversation\n"
+                    "Type /help for commands.\n",
+                    model_, loaded_.model.config().ctx_len, qkv::chat_form_name(form_), generate_.sampler.seed,
+                    generate_.sampler.seed)));
+  }
+
+  // False for the command that ends the program.
+  bool obey(qkv::cli::ChatCommand command) {
+    using qkv::cli::ChatCommand;
+    if (command == ChatCommand::help) qkv::cli::print(qkv::cli::chat_help());
+    if (command == ChatCommand::reset) conversation_.reset();  // the engine still has the system message's cache
+    return command != ChatCommand::exit;
   }
 
   // Answers a question; false when something asked the program to end.
@@ -127,9 +147,12 @@ class Chat {
     return signal == 0 || signal == SIGINT;
   }
 
+  std::string model_;
+  bool keep_history_;
   qkv::GenerateOptions generate_;
   std::string jinja_;
   qkv::LoadedModel loaded_;
+  qkv::ChatForm form_;
   qkv::Conversation conversation_;
   qkv::Engine engine_;
   std::int64_t answers_ = 0, read_ = 0, written_ = 0;
@@ -167,9 +190,15 @@ void add(CLI::App& app) {
                        "First tokens to keep when the context is full [the system prompt]")
       ->type_name("N");
   qkv::cli::add_sampler_options(*command, options->writing);
+  CLI::Option* seed = command->get_option("--seed")->default_str("random at a terminal, else 0");
+  command->add_flag("--no-history", options->no_history,
+                    "Neither recall nor store typed lines");
   qkv::cli::add_threads_option(*command);
-  command->footer("In the conversation:\n" + std::string(kHelp));
-  command->callback([options] { run(*options); });
+  command->footer("\nIn the conversation:\n" + qkv::cli::chat_help());
+  command->callback([options, seed] {
+    options->seed_given = seed->count() > 0;
+    run(*options);
+  });
 }
 
 const qkv::cli::Subcommand kChat(35, add);

@@ -59,10 +59,10 @@ std::vector<std::string> lines_of(const std::string& text) {
 std::vector<std::vector<std::int32_t>> all_prompts(const Options& options, const qkv::Tokenizer& tokenizer) {
   std::vector<std::string> texts;
   if (options.prompts) {
-    texts = lines_of(qkv::cli::read_text(*options.prompts));
+    texts = lines_of(qkv::cli::read_text(*options.prompts, "prompts, one per line,"));
     if (texts.empty()) throw qkv::FileError(*options.prompts, "expected a prompt a line; found an empty file");
   } else {
-    texts.push_back(options.prompt ? *options.prompt : qkv::cli::read_text(options.file));
+    texts.push_back(options.prompt ? *options.prompt : qkv::cli::read_text(options.file, "the prompt"));
   }
   std::vector<std::vector<std::int32_t>> prompts;
   for (const std::string& text : texts) prompts.push_back(prompt_tokens(text, tokenizer));
@@ -193,7 +193,8 @@ void add_prompts(CLI::App& command, Options& options) {
   qkv::cli::add_model_option(command, options.model);
   CLI::Option* prompt = command.add_option("-p,--prompt", options.prompt, "Prompt")->type_name("TEXT");
   CLI::Option* file =
-      command.add_option("-f,--file", options.file, "File with the prompt; - or nothing: standard input")
+      command
+          .add_option("-f,--file", options.file, "File with the prompt; - or nothing: standard input (Ctrl-D ends it)")
           ->type_name("FILE")
           ->excludes(prompt);
   command.add_option("--prompts", options.prompts, "File with one prompt per line (- = standard input)")

@@ -174,7 +174,7 @@ void run(const Options& o) {
   qkv::LoadedModel loaded = qkv::load_model(o.model, o.device);
   check_heads(o, loaded.model.config());
   std::vector<std::int32_t> tokens;
-  if (o.has_text()) tokens = tokens_of(o.prompt ? *o.prompt : read_text(o.file), loaded);
+  if (o.has_text()) tokens = tokens_of(o.prompt ? *o.prompt : read_text(o.file, "the text"), loaded);
   if (!o.html.empty()) qkv::require_page_room(loaded.model, that_fit(tokens, loaded, o.tokens));
   std::vector<qkv::HeadScores> scores;
   constexpr std::int64_t kLeastContext = 8;  // below it random tokens do not fit twice, and a page does without scores

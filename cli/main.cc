@@ -61,6 +61,18 @@ int fail(const std::string& what) {
   return 1;
 }
 
+// What SIGPIPE would have done, but after everything was cleaned up: the parent sees a death by that signal (141 in a
+// shell), also where it ignores the signal.
+[[noreturn]] void end_by_sigpipe() {
+  std::signal(SIGPIPE, SIG_DFL);
+  sigset_t pipe;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  sigprocmask(SIG_UNBLOCK, &pipe, nullptr);
+  std::raise(SIGPIPE);
+  _exit(128 + SIGPIPE);
+}
+
 int misuse(const NamedCommand& named, const std::string& what) {
   print_error("qkv: " + one_line(as_typed(*named.command, what)) + " (see " + named.path + " --help)\n");
   return 2;
@@ -128,6 +140,8 @@ void print(std::string_view text) {
     const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EPIPE) {
+      throw ReaderGone("the reader of standard output is gone");
     } else if (errno != EINTR) {
       throw OutputError(std::string("cannot write to standard output: ") + std::strerror(errno));
     }
@@ -142,6 +156,7 @@ void print_error(std::string_view text) noexcept {
   }
 }
 
+bool input_is_terminal() noexcept { return isatty(STDIN_FILENO) == 1; }
 bool output_is_terminal() noexcept { return isatty(STDOUT_FILENO) == 1; }
 bool error_is_terminal() noexcept { return isatty(STDERR_FILENO) == 1; }
 
@@ -159,10 +174,12 @@ void add_threads_option(CLI::App& command) {
 namespace {
 
 int status_of_run(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // both are errors of the write that is too much
+  std::signal(SIGPIPE, SIG_IGN);  // both are errors of the write that fails
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     return qkv::cli::run(argc, argv);
+  } catch (const qkv::cli::ReaderGone&) {
+    qkv::cli::end_by_sigpipe();
   } catch (const std::bad_alloc&) {
     return qkv::cli::fail("not enough memory");
   } catch (const std::exception& error) {

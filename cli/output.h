@@ -14,16 +14,23 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Standard output could not be written (closed pipe, full disk): exit status 1.
+// Standard output could not be written (full disk, closed stream): exit status 1.
 class OutputError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Writes all of the text to standard output, unbuffered; throws OutputError.
+// The reader of standard output is gone (`qkv ... | head -1`): no message, and the process ends by SIGPIPE.
+class ReaderGone : public OutputError {
+ public:
+  using OutputError::OutputError;
+};
+
+// Writes all of the text to standard output, unbuffered; throws OutputError, or ReaderGone.
 void print(std::string_view text);
 // Writes to standard error; failures are ignored.
 void print_error(std::string_view text) noexcept;
+bool input_is_terminal() noexcept;
 bool output_is_terminal() noexcept;
 bool error_is_terminal() noexcept;
 

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace qkv::cli {
 
-// All bytes of a file, or of standard input for "-". Throws qkv::FileError.
-std::string read_text(const std::string& path);
+// All bytes of a file, or of standard input for "-". Where that is a terminal, standard error says that `what` ("the
+// prompt") is read from the keyboard, and one Ctrl-D ends it, also after text without a newline. Throws
+// qkv::FileError.
+std::string read_text(const std::string& path, std::string_view what);
 
 }  // namespace qkv::cli

@@ -10,8 +10,7 @@
 
 namespace qkv::cli {
 
-void print_written(std::string_view text) {
-  if (!output_is_terminal()) return print(text);
+std::string without_controls(std::string_view text) {
   std::string shown;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -25,8 +24,10 @@ void print_written(std::string_view text) {
       shown += text[i];
     }
   }
-  print(shown);
+  return shown;
 }
+
+void print_written(std::string_view text) { output_is_terminal() ? print(without_controls(text)) : print(text); }
 
 TextsOutput::TextsOutput(Form form, std::int64_t texts, std::int64_t samples)
     : texts_(static_cast<std::size_t>(texts)), form_(form), samples_(samples) {

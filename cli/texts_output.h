@@ -40,6 +40,9 @@ class TextsOutput {
   bool line_open_ = false;
 };
 
+// Control characters other than tab and line feed as U+FFFD.
+std::string without_controls(std::string_view text);
+
 // Text as a model wrote it to standard output. Where that is a terminal, control characters other than tab and line
 // feed come as U+FFFD: nothing that a model writes steers it.
 void print_written(std::string_view text);

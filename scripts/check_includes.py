@@ -44,7 +44,7 @@ PUBLIC = {
 DESCRIPTIONS = {"measure": {"model"}, "device": {"model_config"}}
 # Libraries with one owner.
 OWNERS = {"dnnl": {"linalg"}, "oneapi/dnnl": {"linalg"}, "omp.h": {"core", "linalg"}, "immintrin.h": {"kernels", "linalg"},
-          "nlohmann/": {"formats", "text", "cli", "train", "inspect"}, "pcre2.h": {"text"}, "utf8proc.h": {"text"}}
+          "nlohmann/": {"formats", "text", "cli", "train", "inspect"}, "histedit.h": {"cli"}, "pcre2.h": {"text"}, "utf8proc.h": {"text"}}
 # Libraries that stand beside a room's own, and that room.
 SECOND_LIBRARIES = {"model_file": "formats"}
 # What the C header includes.

@@ -8,7 +8,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libpcre2-dev libutf8proc-dev
-  zlib1g-dev libgtest-dev libgmock-dev pkg-config python3 python3-numpy python3-dev python3-pip python3-pytest python3-hypothesis
+  libedit-dev zlib1g-dev libgtest-dev libgmock-dev pkg-config python3 python3-numpy python3-dev python3-pip python3-pytest python3-hypothesis
   bible-kjv bible-kjv-text)
 tools=(g++ cmake ninja python3)
 if [[ "${1:-}" == --all ]]; then

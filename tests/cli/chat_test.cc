@@ -6,68 +6,16 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "generate_command.h"
-#include "text/tokenizer_data.h"
+#include "chat_command.h"
 
 namespace {
 
+using qkv_test::ChatCommand;
 using qkv_test::Finished;
+using qkv_test::kLetters;
+using qkv_test::kTemplate;
 using qkv_test::run_qkv;
 using testing::HasSubstr;
-
-constexpr const char* kTemplate =
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "
-    "'\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
-
-// A model of random weights over bytes and ChatML's control tokens.
-class ChatCommand : public qkv_test::GenerateCommand {
- protected:
-  void SetUp() override {
-    GenerateCommand::SetUp();
-    write_model(512);
-  }
-
-  void write_model(std::int64_t ctx_len) {
-    qkv::TokenizerData data = qkv::Tokenizer::bytes().data();
-    for (const char* content : {"<|im_start|>", "<|im_end|>"}) {
-      qkv::AddedToken token;
-      token.id = static_cast<std::int32_t>(data.tokens.size());
-      token.content = content;
-      token.special = true;
-      data.added.push_back(token);
-      data.tokens.emplace_back(content);
-    }
-    const qkv::Tokenizer tokenizer = qkv::Tokenizer::from_data(data);
-    qkv::ModelConfig config;
-    config.n_layer = 1;
-    config.n_head = 2;
-    config.d_model = 32;
-    config.vocab_size = tokenizer.size();
-    config.ctx_len = ctx_len;
-    qkv::Model model(config, 2);
-    for (qkv::Tensor& tensor : *model.change_parameters())
-      for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.data()[i] *= 8;
-    qkv::save_model(path("model"), model, tokenizer);
-    write_template(kTemplate);  // a template of another model does not stay
-  }
-  void write_template(const std::string& text) const {
-    std::ofstream(path("model/tokenizer_config.json")) << nlohmann::json{{"chat_template", text}}.dump();
-  }
-  Finished chat(const std::string& input, std::vector<std::string> more = {}) const {
-    more.insert(more.begin(), {"chat", "-m", path("model")});
-    return run_qkv(more, input);
-  }
-};
-
-// Answers are lines of letters here: control characters cannot come.
-const std::vector<std::string> kLetters = [] {
-  std::vector<std::string> options = {"-n", "8", "--temp", "1", "-s", "3"};
-  for (int id = 0; id < 259; ++id) {
-    if (id >= 'a' && id <= 'z') continue;
-    options.insert(options.end(), {"--logit-bias", std::to_string(id) + "-inf"});
-  }
-  return options;
-}();
 
 TEST_F(ChatCommand, AnswersEachLineAndRemembers) {
   const Finished two = chat("Hello\nAnd then?\n", kLetters);
@@ -142,7 +90,7 @@ TEST_F(ChatCommand, CtrlCStopsTheAnswerAndNotTheProgram) {
   });
   EXPECT_EQ(sent, 2u);
   EXPECT_EQ(finished.status, 0) << finished.err;
-  EXPECT_THAT(finished.out, testing::ContainsRegex("^[a-z]+\n[a-z]+\n/reset"));
+  EXPECT_THAT(finished.out, testing::ContainsRegex("^[a-z]+\n[a-z]+\n  /reset"));
 }
 
 TEST_F(ChatCommand, AnUnknownTemplateIsRefusedWithAHint) {
@@ -178,6 +126,33 @@ TEST_F(ChatCommand, TemplatesAreFoundWhereTheyMayStand) {
                           R"({"chat_template": [{"name": "default"}]})", R"({"a": 1, "a": 2})"}) {
     EXPECT_EQ(config(bad), 1) << bad;
   }
+}
+
+TEST_F(ChatCommand, AnUnknownCommandIsAnErrorThatNamesTheNearest) {
+  const Finished unknown = chat("Hello\n/rest\nHello\n", kLetters);
+  EXPECT_EQ(unknown.status, 1);
+  EXPECT_THAT(unknown.err,
+              testing::MatchesRegex("qkv: [^\n]*line 2: unknown command '/rest'; did you mean /reset\\? \\(commands: "
+                                    "/reset, /exit, /help;[^\n]*\n"));
+  EXPECT_THAT(unknown.out, testing::MatchesRegex("[a-z]{8}\n"));
+  EXPECT_THAT(chat("/quit\n").err, HasSubstr("did you mean /exit?"));
+  const Finished far = chat("/\x1B[2J\n");
+  EXPECT_THAT(far.err, HasSubstr("(commands: /reset"));
+  EXPECT_THAT(far.err, testing::Not(testing::AnyOf(HasSubstr("did you mean"), HasSubstr("\x1B"))));
+  EXPECT_THAT(chat("/reset now\n").err, HasSubstr("/reset takes no arguments; found '/reset now'"));
+  // Questions: a path, and what a space stands before.
+  for (const char* question : {"/etc/hosts is what?\n", " /rest\n"}) {
+    const Finished finished = chat(question, kLetters);
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    EXPECT_THAT(finished.out, testing::MatchesRegex("[a-z]{8}\n"));
+  }
+  EXPECT_EQ(chat(" \n\t\n/exit \n").out, "");  // empty lines, and a command with a space after it
+}
+
+TEST_F(ChatCommand, AClosedPipeStopsItQuietly) {
+  const Finished finished = qkv_test::run_shell(std::string("printf 'One\\nTwo\\n' | { ") + "sleep 0.2; $QKV chat -m " +
+                                                path("model") + " -n 8; echo $? >&2; } | true");
+  EXPECT_EQ(finished.err, "141\n");
 }
 
 }  // namespace

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands of a conversation: /reset, /exit, /help.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace qkv::cli {
+
+enum class ChatCommand : std::uint8_t { reset, exit, help };
+
+class UnknownChatCommand : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+std::string chat_help();
+
+// Whether a line is a command: its first word is a "/" and what follows has no other. "/etc/hosts is ..." is a
+// question, and so is a line that begins with a space.
+bool is_chat_command(const std::string& line);
+
+// Throws UnknownChatCommand, which names the nearest command and lists all.
+ChatCommand chat_command_from(const std::string& line);
+
+}  // namespace qkv::cli
