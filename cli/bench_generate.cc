@@ -50,9 +50,9 @@ Examples
 
 qkv::Model make_model(const Options& o) {
   const qkv::WeightType type = qkv::weight_type_from_name(o.dtype);
-  if (!o.model.empty()) return qkv::load_model_for_reading(o.model, type).model;
+  if (!o.model.empty()) return qkv::load_model_for_inference(o.model, type).model;
   qkv::Model model(qkv::preset(o.preset), 1);
-  if (type == qkv::DType::bf16 || (!type && qkv::fast_bf16())) model.set_operands(DType::bf16);
+  if (type == qkv::DType::bf16 || (!type && qkv::fast_bf16())) model.set_compute_dtype(DType::bf16);
   return model;
 }
 
@@ -149,11 +149,11 @@ Measured generation(const Options& o, qkv::Model& model, Requests& requests) {
 
 void print_row(const Options& o, const qkv::Model& model, const Measured& m) {
   const std::string name = o.model.empty() ? o.preset : o.model;
-  const std::string cache = o.cache_type.empty() ? std::string(qkv::dtype_name(model.operands())) : o.cache_type;
+  const std::string cache = o.cache_type.empty() ? std::string(qkv::dtype_name(model.compute_dtype())) : o.cache_type;
   if (o.json) {
     nlohmann::ordered_json line = {{"test", m.test},
                                    {"model", name},
-                                   {"operands", qkv::dtype_name(model.operands())},
+                                   {"compute_dtype", qkv::dtype_name(model.compute_dtype())},
                                    {"weight_bytes", model.weight_bytes()},
                                    {"cache_type", cache},
                                    {"threads", qkv::num_threads()},
@@ -184,10 +184,10 @@ std::vector<Logits> read_in_chunks(qkv::Model& model, std::span<const std::int32
   std::vector<Logits> logits(batch, Logits(static_cast<std::size_t>(model.config().vocab_size)));
   for (std::size_t b = 0; b < batch; ++b) states.push_back(model.make_state());
   for (std::size_t at = 0; at < text.size(); at += chunk) {
-    std::vector<qkv::ReadPart> parts;
+    std::vector<qkv::DecodePart> parts;
     for (std::size_t b = 0; b < batch; ++b)
       parts.push_back({text.subspan(at, std::min(chunk, text.size() - at)), &states[b], logits[b]});
-    model.read_batch(parts);
+    model.decode_batch(parts);
   }
   return logits;
 }
@@ -225,10 +225,10 @@ void run(const Options& o) {
   requests.run(1, 1);  // makes the weights ready
   if (!o.json)
     qkv::cli::print(fmt::format(
-        "{}: weights of {:.1f} MB, {} operands, cache {}, {} threads\n", o.model.empty() ? o.preset : o.model,
-        static_cast<double>(model.weight_bytes()) / 1e6, qkv::dtype_name(model.operands()),
-        o.cache_type.empty() ? std::string(qkv::dtype_name(model.operands())) : o.cache_type, qkv::num_threads()));
-  if (o.prompt > 0) print_row(o, model, prompt(o, model, requests, model.operands()));
+        "{}: weights of {:.1f} MB, {} compute, cache {}, {} threads\n", o.model.empty() ? o.preset : o.model,
+        static_cast<double>(model.weight_bytes()) / 1e6, qkv::dtype_name(model.compute_dtype()),
+        o.cache_type.empty() ? std::string(qkv::dtype_name(model.compute_dtype())) : o.cache_type, qkv::num_threads()));
+  if (o.prompt > 0) print_row(o, model, prompt(o, model, requests, model.compute_dtype()));
   if (o.generate > 0) print_row(o, model, generation(o, model, requests));
 }
 

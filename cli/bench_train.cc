@@ -57,7 +57,7 @@ qkv::Trainer make_trainer(const Options& o, const qkv::ModelConfig& config, DTyp
   qkv::TrainConfig train;
   train.batch_size = o.batch_size;
   train.steps = o.steps + 1;
-  if (dtype != DType::f64) train.operands = dtype;
+  if (dtype != DType::f64) train.compute_dtype = dtype;
   train.recompute = o.recompute;
   train.optimizer = o.optimizer;
   const std::vector<std::int32_t> tokens = qkv::cli::random_tokens(config.ctx_len * (2 * o.batch_size + 2), 257, 0);

@@ -127,7 +127,7 @@ class Chat {
     engine_.submit(conversation_.tokens(), generate_, [&](const qkv::EngineEvent& event) {
       if (event.result != nullptr) result = *event.result;
       if (!event.text.empty()) {
-        qkv::cli::print_written(event.text);
+        qkv::cli::print_generated(event.text);
         line_open = event.text.back() != '\n';
       }
       return true;
@@ -141,7 +141,7 @@ class Chat {
     conversation_.answered(std::move(result.context));
     ++generate_.sampler.stream;  // or every answer would begin with the same chance
     ++answers_;
-    read_ += result.prompt_read;
+    read_ += result.prompt_evaluated;
     written_ += static_cast<std::int64_t>(result.tokens.size());
     seconds_ += result.generate_seconds;
     return signal == 0 || signal == SIGINT;
@@ -191,8 +191,7 @@ void add(CLI::App& app) {
       ->type_name("N");
   qkv::cli::add_sampler_options(*command, options->writing);
   CLI::Option* seed = command->get_option("--seed")->default_str("random at a terminal, else 0");
-  command->add_flag("--no-history", options->no_history,
-                    "Neither recall nor store typed lines");
+  command->add_flag("--no-history", options->no_history, "Neither recall nor store typed lines");
   qkv::cli::add_threads_option(*command);
   command->footer("\nIn the conversation:\n" + qkv::cli::chat_help());
   command->callback([options, seed] {

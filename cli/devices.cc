@@ -18,14 +18,14 @@ Json facts() {
   Json all = Json::array();
   for (const qkv::DeviceInfo& info : qkv::devices()) {
     const qkv::DeviceFacts facts = qkv::device_facts(info.name);
-    Json operands = Json::array(), settings = Json::object();
-    for (const qkv::DType type : facts.operand_types) operands.push_back(qkv::dtype_name(type));
+    Json compute_dtype = Json::array(), settings = Json::object();
+    for (const qkv::DType type : facts.compute_dtypes) compute_dtype.push_back(qkv::dtype_name(type));
     for (const auto& [name, value] : facts.settings) settings[name] = value;
     all.push_back({{"name", info.name},
                    {"description", info.description},
                    {"hardware", facts.hardware},
                    {"dtype", qkv::dtype_name(facts.stream_type)},
-                   {"operands", operands},
+                   {"compute_dtype", compute_dtype},
                    {"threads", facts.threads},
                    {"memory_bytes", facts.memory},
                    {"available_memory_bytes", facts.available_memory},
@@ -44,7 +44,7 @@ std::string text_of(const Json& all) {
     const auto gigabytes = [&](const char* key) { return device[key].get<double>() * 1e-9; };
     line("hardware", device["hardware"].get<std::string>());
     std::string types;
-    for (const Json& type : device["operands"]) types += (types.empty() ? "" : ", ") + type.get<std::string>();
+    for (const Json& type : device["compute_dtype"]) types += (types.empty() ? "" : ", ") + type.get<std::string>();
     line("matmul types", types);
     line("threads", device["threads"].dump());
     line("memory",

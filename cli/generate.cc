@@ -106,17 +106,17 @@ std::string read_with_cache(const std::string& path, qkv::Model& model, std::spa
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored)) qkv::load_prompt_cache(path, model, context);
   const std::vector<std::int32_t> held = context.tokens;
-  const auto read = static_cast<std::size_t>(qkv::read_text(model, prompt, context, type));
-  const bool held_all = held.size() >= prompt.size() && std::equal(prompt.begin(), prompt.end(), held.begin());
-  if (!held_all) qkv::save_prompt_cache(path, model, context);
+  const auto read = static_cast<std::size_t>(qkv::prefill(model, prompt, context, type));
+  const bool cached_all = held.size() >= prompt.size() && std::equal(prompt.begin(), prompt.end(), held.begin());
+  if (!cached_all) qkv::save_prompt_cache(path, model, context);
   return fmt::format("prompt cache: {} tokens from the file, {} read{}, {:.2f} s\n", prompt.size() - read, read,
-                     held_all ? "" : ", saved", seconds_since(begin));
+                     cached_all ? "" : ", saved", seconds_since(begin));
 }
 
 void report(const std::vector<qkv::GenerateResult>& results, double seconds) {
   std::size_t read = 0, written = 0;
   for (const qkv::GenerateResult& result : results) {
-    read += static_cast<std::size_t>(result.prompt_read);
+    read += static_cast<std::size_t>(result.prompt_evaluated);
     written += result.tokens.size();
   }
   qkv::cli::print_error(fmt::format("prompts: {} tokens read\n", read) +
@@ -184,9 +184,10 @@ void run(const Options& options) {
   const Clock::time_point begin = Clock::now();
   const std::vector<qkv::GenerateResult> results = generate_all(engine, options, prompts, generate, output);
   if (texts > 1) return report(results, seconds_since(begin));
-  qkv::cli::print_error(speed("prompt", static_cast<std::size_t>(results[0].prompt_read), results[0].prompt_seconds) +
-                        speed("generation", results[0].tokens.size(), results[0].generate_seconds) +
-                        note(results[0], loaded.model.config().ctx_len));
+  qkv::cli::print_error(
+      speed("prompt", static_cast<std::size_t>(results[0].prompt_evaluated), results[0].prompt_seconds) +
+      speed("generation", results[0].tokens.size(), results[0].generate_seconds) +
+      note(results[0], loaded.model.config().ctx_len));
 }
 
 void add_prompts(CLI::App& command, Options& options) {

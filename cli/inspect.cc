@@ -175,7 +175,7 @@ void run(const Options& o) {
   check_heads(o, loaded.model.config());
   std::vector<std::int32_t> tokens;
   if (o.has_text()) tokens = tokens_of(o.prompt ? *o.prompt : read_text(o.file, "the text"), loaded);
-  if (!o.html.empty()) qkv::require_page_room(loaded.model, that_fit(tokens, loaded, o.tokens));
+  if (!o.html.empty()) qkv::require_page_fits(loaded.model, that_fit(tokens, loaded, o.tokens));
   std::vector<qkv::HeadScores> scores;
   constexpr std::int64_t kLeastContext = 8;  // below it random tokens do not fit twice, and a page does without scores
   if (o.scores || (!o.html.empty() && loaded.model.config().ctx_len >= kLeastContext))

@@ -60,7 +60,7 @@ void add_dtype_option(CLI::App& command, WritingOptions& options) {
 qkv::LoadedModel load_for_generation(const std::string& path, const WritingOptions& options) {
   if (options.dtype != "auto" && !options.device.empty() && options.device != "cpu")
     throw UsageError("--dtype is for --device cpu; " + options.device + " has a type of its own");
-  return qkv::load_model_for_reading(path, qkv::weight_type_from_name(options.dtype), options.device);
+  return qkv::load_model_for_inference(path, qkv::weight_type_from_name(options.dtype), options.device);
 }
 
 void add_max_tokens_option(CLI::App& command, WritingOptions& options, const std::string& help) {

@@ -27,7 +27,7 @@ std::string without_controls(std::string_view text) {
   return shown;
 }
 
-void print_written(std::string_view text) { output_is_terminal() ? print(without_controls(text)) : print(text); }
+void print_generated(std::string_view text) { output_is_terminal() ? print(without_controls(text)) : print(text); }
 
 TextsOutput::TextsOutput(Form form, std::int64_t texts, std::int64_t samples)
     : texts_(static_cast<std::size_t>(texts)), form_(form), samples_(samples) {
@@ -42,7 +42,7 @@ std::string TextsOutput::title(std::int64_t text) const {
 
 void TextsOutput::print_turn(std::string_view part) {
   if (part.empty()) return;
-  print_written(part);
+  print_generated(part);
   line_open_ = part.back() != '\n';
 }
 

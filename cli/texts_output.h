@@ -45,6 +45,6 @@ std::string without_controls(std::string_view text);
 
 // Text as a model wrote it to standard output. Where that is a terminal, control characters other than tab and line
 // feed come as U+FFFD: nothing that a model writes steers it.
-void print_written(std::string_view text);
+void print_generated(std::string_view text);
 
 }  // namespace qkv::cli

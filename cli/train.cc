@@ -56,7 +56,7 @@ class FreshDirectory {
 void warn(const std::string& text) { print_error("qkv: warning: " + text + "\n"); }
 
 // What --dtype asks for, as far as this processor goes; another device has operands of its own.
-qkv::DType operands_of(const TrainSettings& settings, std::string_view device) {
+qkv::DType compute_dtype_of(const TrainSettings& settings, std::string_view device) {
   if (device != "cpu") {
     if (settings.dtype != "auto")
       throw UsageError(fmt::format("--dtype is for --device cpu; {} computes in f64", device));
@@ -77,7 +77,7 @@ double usual_learning_rate(const qkv::ModelConfig& model, bool learnt) {
 // A random model whose head reads the stream without a norm overshoots when large steps come early: the layers learn
 // which tokens are frequent by a vector that all tokens share, nothing bounds its length, and the momentum carries it
 // past (docs/training.md). So it warms up for longer, and a short run has a lower peak.
-void begin_slowly(qkv::TrainConfig& config) {
+void use_gentle_warmup(qkv::TrainConfig& config) {
   constexpr std::int64_t kEnough = 400, kMost = 500;  // steps
   config.warmup_steps = std::clamp<std::int64_t>(config.steps / 3, 1, kMost);
   config.learning_rate *= std::min(1.0, static_cast<double>(config.warmup_steps) / kEnough);
@@ -112,7 +112,7 @@ qkv::Trainer start(const TrainSettings& settings) {
   qkv::TrainConfig config;
   settings.apply(config);
   const std::string device = settings.device.empty() ? "cpu" : settings.device;
-  config.operands = operands_of(settings, device);
+  config.compute_dtype = compute_dtype_of(settings, device);
   if (device != "cpu" && !settings.lora.shape.empty())
     throw UsageError("--lora trains on --device cpu; found " + device);
   asked([&] { qkv::validate(config); });
@@ -123,7 +123,7 @@ qkv::Trainer start(const TrainSettings& settings) {
   const qkv::ModelConfig shape = asked([&] { return model_of(257); });  // refuses what cannot be before the long work
   std::optional<qkv::LoraAdapters> adapters = new_adapters(settings, initial, config.seed);
   config.learning_rate = usual_learning_rate(shape, initial && !adapters);
-  if (!initial && !shape.final_norm) begin_slowly(config);
+  if (!initial && !shape.final_norm) use_gentle_warmup(config);
   settings.apply(config);  // what was asked for has precedence
   std::optional<FreshDirectory> directory;
   TrainData data = train_data(
@@ -182,7 +182,7 @@ qkv::Trainer resume(const TrainSettings& settings) {
   if (config.steps < trainer.steps_done())
     throw UsageError(fmt::format("--steps {} is less than the {} steps that the run in {} has done", config.steps,
                                  trainer.steps_done(), settings.out));
-  if (settings.dtype != "auto") config.operands = operands_of(settings, device);
+  if (settings.dtype != "auto") config.compute_dtype = compute_dtype_of(settings, device);
   asked([&] { trainer.set_config(config); });
   if (settings.memory_check && device == "cpu")
     check_memory(trainer.model().config(), config, trainer.adapters(), "--seq-len");
@@ -409,12 +409,13 @@ void run(const TrainSettings& settings) {
   if (trainer.adapters())  // only the matrices that adapters change have a gradient
     flops -= 2.0 * static_cast<double>(qkv::matrix_parameters(model) - adapted_elements(model, *trainer.adapters()));
   const bool on_cpu = trainer.model().device() == "cpu";  // whose peak can be measured
-  const auto peak_now = [&] { return on_cpu ? qkv::measure_peak(trainer.config().operands) : qkv::Peak{}; };
+  const auto peak_now = [&] { return on_cpu ? qkv::measure_peak(trainer.config().compute_dtype) : qkv::Peak{}; };
   const qkv::Peak peak = peak_now();
-  print(on_cpu ? fmt::format("products of {}: peak {:.0f} GF/s ({}), {:.1f} MFLOP a token\n",
-                             qkv::dtype_name(trainer.config().operands), peak.gflops, peak.instructions, flops / 1e6)
-               : fmt::format("device {}: {}, {:.1f} MFLOP a token\n", trainer.model().device(),
-                             qkv::dtype_name(trainer.model().dtype()), flops / 1e6));
+  print(on_cpu
+            ? fmt::format("products of {}: peak {:.0f} GF/s ({}), {:.1f} MFLOP a token\n",
+                          qkv::dtype_name(trainer.config().compute_dtype), peak.gflops, peak.instructions, flops / 1e6)
+            : fmt::format("device {}: {}, {:.1f} MFLOP a token\n", trainer.model().device(),
+                          qkv::dtype_name(trainer.model().dtype()), flops / 1e6));
   qkv::install_interrupt_latch();
   Reporter reporter(trainer, settings, flops, peak.gflops * 1e9);
   if (settings.profile) trainer.model().set_profile(&reporter.profile().model);

@@ -24,7 +24,7 @@ TrainingShape shape_of(const ModelConfig& model, const TrainConfig& config, cons
   shape.batch_size = config.batch_size;
   shape.grad_accum = config.grad_accum;
   shape.ctx_len = config.window > 0 ? config.window : model.ctx_len;
-  shape.bf16 = config.operands == DType::bf16;
+  shape.bf16 = config.compute_dtype == DType::bf16;
   shape.recompute = config.recompute;
   shape.saves = config.checkpoint_interval > 0 && config.checkpoint_interval < config.steps;
   shape.optimizer = config.optimizer;
@@ -57,10 +57,10 @@ void check_memory(const ModelConfig& model, const TrainConfig& config, const Lor
   const TrainingMemory needed = training_memory(model, asked);
   const std::int64_t available = memory_for_this_process();
   if (available == 0 || needed.total() <= available) return;
-  const std::int64_t model_alone = needed.weights + needed.moments + needed.gradients + needed.operands;
+  const std::int64_t model_only = needed.weights + needed.moments + needed.gradients + needed.operands;
   std::string text = fmt::format(
       "not enough memory: a step needs {} ({} of it for the model, {} for {} x {} tokens), and {} can be had; ",
-      gigabytes(needed.total()), gigabytes(model_alone), gigabytes(needed.activations + needed.work), asked.batch_size,
+      gigabytes(needed.total()), gigabytes(model_only), gigabytes(needed.activations + needed.work), asked.batch_size,
       asked.ctx_len, gigabytes(available));
   const auto fitting = training_shape_within(model, asked, available);
   if (fitting)

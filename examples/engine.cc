@@ -43,8 +43,8 @@ int main() {
   int differ = 0;
   for (const auto& [id, result] : ended) {
     std::printf("%ld: %ld tokens of the prompt cached, %ld evaluated, %zu generated, %s\n", static_cast<long>(id),
-                static_cast<long>(result.prompt_cached), static_cast<long>(result.prompt_read), result.tokens.size(),
-                std::string(qkv::stop_reason_name(result.reason)).c_str());
+                static_cast<long>(result.prompt_cached), static_cast<long>(result.prompt_evaluated),
+                result.tokens.size(), std::string(qkv::stop_reason_name(result.reason)).c_str());
   }
   for (const auto& [id, text] : {std::pair(first, "Who are you?"), std::pair(third, "Since when?")})
     differ += qkv::generate(model, tokenizer.encode(beginning + text), options).tokens != ended[id].tokens;

@@ -113,7 +113,7 @@ nb::object ids_array(const std::vector<std::int32_t>& tokens) {
 
 nb::object generated(const GenerateResult& result, const nb::object& text) {
   const nb::object type = nb::module_::import_("qkv._results").attr("Generated");
-  return type(text, ids_array(result.tokens), std::string(stop_reason_name(result.reason)), result.prompt_read,
+  return type(text, ids_array(result.tokens), std::string(stop_reason_name(result.reason)), result.prompt_evaluated,
               result.prompt_seconds, result.generate_seconds, result.prompt_cached);
 }
 
@@ -128,7 +128,8 @@ void bind_generate(nb::class_<PythonModel>& model) {
           "= 0, shift: bool = False, keep: int = 4, on_token: typing.Callable[[typing.Any], bool | None] | None = "
           "None, details: bool = False) -> typing.Any"),
       "Goes on from a text, or from token ids: returns the new text, or the new ids; with details, Generated(text, "
-      "tokens, reason, prompt_read, prompt_seconds, generate_seconds, prompt_cached). on_token is called with each "
+      "tokens, reason, prompt_evaluated, prompt_seconds, generate_seconds, prompt_cached). on_token is called with "
+      "each "
       "piece of text in whole characters (bytes that are none come as U+FFFD), or with each id, and ends the text by "
       "returning False. temperature 0 takes the most probable token. Ctrl-C ends it with KeyboardInterrupt. "
       "ValueError.");

@@ -161,7 +161,7 @@ void bind_model(nb::module_& m) {
         return all;
       },
       nb::sig("def devices() -> dict[str, str]"), "The names that device= takes, each with a line about it.");
-  m.def("fast_bf16", &fast_bf16, "Whether this machine has instructions for products of bf16 operands.");
+  m.def("fast_bf16", &fast_bf16, "Whether this machine has instructions for bf16 matrix products.");
   nb::class_<PythonModel> model(
       m, "Model",
       "A decoder-only language model. Threads may share one: they take turns.\n\n"
@@ -222,11 +222,11 @@ void bind_model(nb::module_& m) {
       [](PythonModel& self, std::vector<std::int32_t> ends) { self.core->end_tokens = std::move(ends); },
       "Ids that end a text.");
   model.def_prop_rw(
-      "operands", [](PythonModel& self) { return std::string(dtype_name(self.core->model().operands())); },
+      "compute_dtype", [](PythonModel& self) { return std::string(dtype_name(self.core->model().compute_dtype())); },
       [](PythonModel& self, const std::string& type) {
-        self.core->compute([&] { self.core->model().set_operands(dtype_from_name(type)); });
+        self.core->compute([&] { self.core->model().set_compute_dtype(dtype_from_name(type)); });
       },
-      "What the operands of matrix products are rounded to: 'f32' or 'bf16' ('f64' for a model of f64).");
+      "Type that the inputs of matrix products are rounded to: 'f32' or 'bf16' ('f64' for a model of f64).");
   model.def("__repr__", &described);
   bind_generate(model);
 }

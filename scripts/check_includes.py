@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks from the #include lines (and the ROOMS of CMakeLists.txt) that the house is built as docs/architecture.md
+"""Checks from the #include lines (and the MODULES of CMakeLists.txt) that the house is built as docs/architecture.md
 draws it: includes point left only. Prints one line a fault and exits 1 if there is one.
 
     check_includes.py [ROOT]        checks a tree (default: the one this script lies in)
@@ -11,7 +11,7 @@ import re
 import sys
 import tempfile
 
-# What each room may include beside itself. `os` may be used by all.
+# What each module may include beside itself. `os` may be used by all.
 LINE = ["core", "kernels", "linalg", "attention", "device", "model"]
 ALLOWED = {
     "core": set(),
@@ -30,7 +30,7 @@ ALLOWED = {
     "train": set(LINE) | {"generate", "text", "formats", "page", "measure"},
     "c_api": set(LINE) | {"generate", "text", "formats", "train"},
 }
-# The room that implements each public header.
+# The module that implements each public header.
 PUBLIC = {
     "tensor": "core", "convert": "core", "error": "core", "threads": "core", "version": "core", "interrupt": "os",
     "kernels": "kernels", "attention": "attention", "attention_members": "attention", "multi_head": "attention", "kv_cache": "attention", "device": "device", "device_facts": "device", "model": "model", "model_config": "model", "model_members": "model", "trace": "model", "model_state": "model", "stored_parameters": "model", "gradient_sum": "model", "lora": "model",
@@ -40,12 +40,12 @@ PUBLIC = {
     "dataset": "train", "optimizer": "train", "train": "train", "train_config": "train", "train_run": "train", "trainer": "train", "report": "train", "explain": "inspect", "inspect": "inspect",
     "measure": "measure", "training_memory": "train", "qkv": "all",
 }
-# Public headers that a room may include though their room stands right of it: descriptions, no code is called.
+# Public headers that a module may include though their module stands right of it: descriptions, no code is called.
 DESCRIPTIONS = {"measure": {"model"}, "device": {"model_config"}}
 # Libraries with one owner.
 OWNERS = {"dnnl": {"linalg"}, "oneapi/dnnl": {"linalg"}, "omp.h": {"core", "linalg"}, "immintrin.h": {"kernels", "linalg"},
           "nlohmann/": {"formats", "text", "cli", "train", "inspect"}, "histedit.h": {"cli"}, "pcre2.h": {"text"}, "utf8proc.h": {"text"}}
-# Libraries that stand beside a room's own, and that room.
+# Libraries that stand beside a module's own, and that module.
 SECOND_LIBRARIES = {"model_file": "formats"}
 # What the C header includes.
 C_STANDARD = {"stddef.h", "stdint.h"}
@@ -53,52 +53,52 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 SOURCES = {".h", ".hpp", ".c", ".cc", ".cpp", ".inc"}
 
 
-def room_of(path):
-    """The room of a file, from its path below the root: src/core/x.cc -> core, cli/x.cc -> cli."""
+def module_of(path):
+    """The module of a file, from its path below the root: src/core/x.cc -> core, cli/x.cc -> cli."""
     return path.parts[1] if path.parts[0] == "src" and len(path.parts) > 2 else path.parts[0]
 
 
-def fault_of_public(room, header):
-    """Why a room may not include <qkv/header>, or None."""
+def fault_of_public(module, header):
+    """Why a module may not include <qkv/header>, or None."""
     name = pathlib.PurePosixPath(header).stem
     if name not in PUBLIC:
-        return "no room is known for this public header: add it to scripts/check_includes.py"
-    if room not in ALLOWED or room == "formats":
+        return "no module is known for this public header: add it to scripts/check_includes.py"
+    if module not in ALLOWED or module == "formats":
         return None  # public headers, cli, python, examples; formats may know them all
     owner = PUBLIC[name]
-    if owner in ALLOWED[room] | {room, "os"} or name in DESCRIPTIONS.get(room, set()):
+    if owner in ALLOWED[module] | {module, "os"} or name in DESCRIPTIONS.get(module, set()):
         return None
-    return f"{room} may not know {owner}"
+    return f"{module} may not know {owner}"
 
 
 def fault(path, mark, target):
     """Why a file may not include a target, or None."""
-    room = room_of(path)
+    module = module_of(path)
     for library, owners in OWNERS.items():
-        if target.startswith(library) and room not in owners:
+        if target.startswith(library) and module not in owners:
             return f"only {', '.join(sorted(owners))} may include this library"
     if mark == "<":
-        if room == "include" and re.search(r"[./]", target) and not (path.name == "qkv_c.h" and target in C_STANDARD):
+        if module == "include" and re.search(r"[./]", target) and not (path.name == "qkv_c.h" and target in C_STANDARD):
             return "a public header includes public headers and the standard library only"
         return None
     if target == "qkv_c.h":
-        return None if room in ("c_api", "cli", "python", "examples") else "the C interface is for those outside"
+        return None if module in ("c_api", "cli", "python", "examples") else "the C interface is for those outside"
     if target.startswith("qkv/"):
-        return fault_of_public(room, target)
+        return fault_of_public(module, target)
     first = pathlib.PurePosixPath(target).parts[0]
     if first == "..":
         return "includes are written from src/ or include/"
-    if room in ("include", "cli", "python", "examples"):
-        beside = "/" not in target and room in ("cli", "python")
-        return None if beside else f"{room} may include <qkv/...> only"
+    if module in ("include", "cli", "python", "examples"):
+        beside = "/" not in target and module in ("cli", "python")
+        return None if beside else f"{module} may include <qkv/...> only"
     if "/" not in target:
         return None  # a file beside it
     if first == "tests":
         return "product code never includes tests"
     if first not in ALLOWED:
-        return f"there is no room {first}"
-    if first not in ALLOWED[room] | {room, "os"}:
-        return f"{room} may not know {first}"
+        return f"there is no module {first}"
+    if first not in ALLOWED[module] | {module, "os"}:
+        return f"{module} may not know {first}"
     return None
 
 
@@ -112,29 +112,29 @@ def faults_of_file(root, path):
 
 
 def faults_of_links(root, path):
-    """A room links only what it may include."""
-    room = path.parts[1]
+    """A module links only what it may include."""
+    module = path.parts[1]
     text = re.sub(r"#.*", "", (root / path).read_text(encoding="utf-8"))
-    for listed in re.findall(r"\bROOMS\s+([\w\s]+)", text):
+    for listed in re.findall(r"\bMODULES\s+([\w\s]+)", text):
         for other in listed.split():
             if other.isupper():
                 break
             other = SECOND_LIBRARIES.get(other, other)
-            if other not in ALLOWED[room] | {room, "os"}:
-                yield f"{path}: ROOMS {other}: {room} may not know {other}"
+            if other not in ALLOWED[module] | {module, "os"}:
+                yield f"{path}: MODULES {other}: {module} may not know {other}"
 
 
 def faults(root):
     found = []
     for folder in sorted(p.name for p in (root / "src").glob("*") if p.is_dir()):
         if folder not in ALLOWED:
-            found.append(f"src/{folder}: there is no such room in scripts/check_includes.py")
+            found.append(f"src/{folder}: there is no such module in scripts/check_includes.py")
     for top in ("include", "src", "cli", "python", "examples"):
         for file in sorted((root / top).rglob("*")):
             path = file.relative_to(root)
-            if file.suffix in SOURCES and (top != "src" or room_of(path) in ALLOWED):
+            if file.suffix in SOURCES and (top != "src" or module_of(path) in ALLOWED):
                 found.extend(faults_of_file(root, path))
-            elif file.name == "CMakeLists.txt" and len(path.parts) == 3 and room_of(path) in ALLOWED:
+            elif file.name == "CMakeLists.txt" and len(path.parts) == 3 and module_of(path) in ALLOWED:
                 found.extend(faults_of_links(root, path))
     return found
 
@@ -156,7 +156,7 @@ def self_test():
         "src/train/a.cc": '#include "tests/x.h"',
         "src/train/b.cc": '#include "../core/x.h"',
         "src/utils/a.cc": "",
-        "src/formats/CMakeLists.txt": "qkv_room(formats SOURCES a.cc ROOMS core model)",
+        "src/formats/CMakeLists.txt": "qkv_module(formats SOURCES a.cc MODULES core model)",
         "cli/a.cc": '#include "core/random.h"',
         "python/a.cc": '#include "model/layers.h"',
         "examples/a.cc": '#include "core/random.h"',
@@ -177,7 +177,7 @@ def self_test():
         "src/measure/b.cc": '#include "qkv/model.h"\n#include "kernels/k.h"',
         "src/linalg/b.cc": "#include <dnnl.hpp>",
         "src/train/c.cc": '#include "generate/x.h"\n#include "qkv/tokenizer.h"\n#include "page/svg.h"',
-        "src/linalg/CMakeLists.txt": "qkv_room(linalg SOURCES a.cc ROOMS core LIBRARIES dnnl)",
+        "src/linalg/CMakeLists.txt": "qkv_module(linalg SOURCES a.cc MODULES core LIBRARIES dnnl)",
         "include/qkv/e.h": '#include "qkv/tensor.h"\n#include <string_view>',
         "cli/c.cc": '#include <CLI/CLI.hpp>\n#include "cli.h"\n#include "qkv/train.h"',
         "src/c_api/b.cc": '#include "qkv_c.h"\n#include "qkv/train.h"',

@@ -15,7 +15,7 @@ namespace qkv {
 struct DeviceFacts {
   std::string hardware;                                       // "AMD EPYC 9B45"; empty: unknown
   DType stream_type = DType::f32;                             // of parameters, the residual stream and gradients
-  std::vector<DType> operand_types;                           // of matrix products and attention
+  std::vector<DType> compute_dtypes;                          // of matrix products and attention
   int threads = 1;                                            // it computes with
   std::int64_t memory = 0, available_memory = 0;              // bytes; 0: unknown
   std::vector<std::pair<std::string, std::string>> settings;  // of this kind of device: {"kernels", "avx512"} ...

@@ -45,7 +45,7 @@ struct GenerateResult {
   StopReason reason = StopReason::max_tokens;
   std::int64_t prompt_tokens = 0;     // of the prompt
   std::int64_t prompt_cached = 0;     // of them, those whose keys and values another request or a file had
-  std::int64_t prompt_read = 0;       // and those that were evaluated
+  std::int64_t prompt_evaluated = 0;  // and those that were evaluated
   std::int64_t shifts = 0;            // how often the text was cut to go on
   double queue_seconds = 0;           // before its evaluation
   double prompt_seconds = 0;          // evaluating the prompt

@@ -236,6 +236,6 @@ std::string inspect_page(const Trace& trace, const Tokenizer& tokenizer, const I
 // before all of them are read: a token reads none after it, so that the weights of a text's beginning are the first
 // rows of the text's, and a page of the text is larger than they are. They are read where the text is so long that its
 // weights would have less than 3 bits each; what passes may still be too large for inspect_page.
-void require_page_room(Model& model, std::span<const std::int32_t> tokens, const InspectPageOptions& options = {});
+void require_page_fits(Model& model, std::span<const std::int32_t> tokens, const InspectPageOptions& options = {});
 
 }  // namespace qkv

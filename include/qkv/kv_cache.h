@@ -59,7 +59,7 @@ class KvCache {
 
  private:
   KvCache() = default;
-  void grow(std::int64_t room);
+  void grow(std::int64_t allocated);
 
   std::int64_t capacity_ = 0, window_ = 0, size_ = 0, first_key_ = 0, offset_ = 0;
   std::int64_t first_query_ = 0;  // absolute position of the oldest query whose window is held in full

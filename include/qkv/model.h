@@ -66,7 +66,7 @@ class Model {
   // do not fit.
   Model(const ModelConfig& config, std::vector<Tensor> parameters);
   // For reading alone, with matrices kept as a file stores them: no f32 copy of the model is made. What needs
-  // parameters (parameters() itself, gradients, set_operands(), saving) throws std::invalid_argument. Throws what
+  // parameters (parameters() itself, gradients, set_compute_dtype(), saving) throws std::invalid_argument. Throws what
   // reading throws.
   Model(const ModelConfig& config, const StoredParameters& source, WeightType type = {});
   ~Model();
@@ -104,10 +104,10 @@ class Model {
 
   // What the operands of products are rounded to: DType::f32 (as a model begins) or bf16, or f64 for an f64 model,
   // which knows no other. Throws std::invalid_argument. Right on every machine; fast where fast_bf16() is true.
-  void set_operands(DType operands);
-  DType operands() const noexcept;
+  void set_compute_dtype(DType compute_dtype);
+  DType compute_dtype() const noexcept;
   // Whether the model was made for reading alone.
-  bool reads_only() const noexcept;
+  bool inference_only() const noexcept;
   // Bytes of matrices that reading one token goes through, once they have been made ready (by any computation).
   std::size_t weight_bytes() const noexcept;
   // Whether loss_and_gradients keeps of each layer only its input, q, k, v and what the heads read, and computes the
@@ -141,17 +141,17 @@ class Model {
   // rounds keys and values once more; only with the operands' type does reading give the bits of logits().
   ModelState make_state() const;
   ModelState make_state(DType type) const;
-  void read(std::span<const std::int32_t> tokens, ModelState& state, std::span<float> logits);
+  void decode(std::span<const std::int32_t> tokens, ModelState& state, std::span<float> logits);
   // The same for several sequences at once, whose weights are then read once: each part has the bits it has alone. The
-  // parts' states must be different ones. Throws as read() does; then no state is changed.
-  void read_batch(std::span<const ReadPart> parts);
+  // parts' states must be different ones. Throws as decode() does; then no state is changed.
+  void decode_batch(std::span<const DecodePart> parts);
 
  private:
   explicit Model(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 
-// Whether this machine has instructions for products of bf16 operands.
+// Whether this machine has instructions for bf16 matrix products.
 bool fast_bf16();
 
 }  // namespace qkv

@@ -43,10 +43,10 @@ struct LoadedModel {
 // of DType::f32. With a device by name (qkv/device.h), the model runs there, in that device's type. Throws
 // qkv::FileError; std::invalid_argument for an unknown device.
 LoadedModel load_model(const std::string& path, std::string_view device = {});
-// The same for reading and generating alone (Model::reads_only): weights stay as the file stores them, q8_0, q4_0 and
-// q4_1 in their blocks, unless `type` asks for f32 or bf16. What is stored in another type becomes f32.
-// A device other than the processor gets the model that load_model() makes.
-LoadedModel load_model_for_reading(const std::string& path, WeightType type = {}, std::string_view device = {});
+// The same for reading and generating alone (Model::inference_only): weights stay as the file stores them, q8_0, q4_0
+// and q4_1 in their blocks, unless `type` asks for f32 or bf16. What is stored in another type becomes f32. A device
+// other than the processor gets the model that load_model() makes.
+LoadedModel load_model_for_inference(const std::string& path, WeightType type = {}, std::string_view device = {});
 Tokenizer load_model_tokenizer(const std::string& path);  // of a model of any of these formats
 ModelConfig load_config(const std::string& path);         // config.json alone, of qkv or Hugging Face
 

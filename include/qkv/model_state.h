@@ -35,7 +35,7 @@ class ModelState {
 };
 
 // Tokens of one sequence to be read in a batch with others.
-struct ReadPart {
+struct DecodePart {
   std::span<const std::int32_t> tokens;  // [any number], at least one; they follow what `state` holds
   ModelState* state = nullptr;           // each part has its own
   std::span<float> logits = {};          // [vocab_size], of the part's last token; or empty: not wanted

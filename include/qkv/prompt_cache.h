@@ -23,8 +23,8 @@ struct TextContext {
 // rest, and the last token in any case, is read. type: of a state that has to be made (none: the operands' type).
 // Returns how many tokens were read. Throws std::invalid_argument on an empty text, on one longer than ctx_len and on a
 // token outside the vocabulary.
-std::int64_t read_text(Model& model, std::span<const std::int32_t> text, TextContext& context,
-                       std::optional<DType> type = std::nullopt);
+std::int64_t prefill(Model& model, std::span<const std::int32_t> text, TextContext& context,
+                     std::optional<DType> type = std::nullopt);
 
 // Writes the tokens that the context has read, and their keys and values, atomically (docs/formats.md). The file holds
 // a checksum, and a fingerprint of the model: the logits it gives to a few tokens, bit for bit, so that keys and values
@@ -33,7 +33,7 @@ std::int64_t read_text(Model& model, std::span<const std::int32_t> text, TextCon
 void save_prompt_cache(const std::string& path, Model& model, const TextContext& context);
 
 // Takes a file back into a context, whose state is made if it has none; its cache type must be the file's. The context
-// holds the file's tokens then; read_text() and Engine::add_prefix() find out how much of them a prompt shares. Throws
+// holds the file's tokens then; prefill() and Engine::add_prefix() find out how much of them a prompt shares. Throws
 // qkv::FileError for a file that is damaged, of another model or of another cache type, before the context is changed.
 void load_prompt_cache(const std::string& path, Model& model, TextContext& context);
 

@@ -69,10 +69,10 @@ class Sampler {
   static bool better(const Candidate& a, const Candidate& b) noexcept;
   void adjust(std::span<const float> logits, std::span<const std::int32_t> history);
   void penalise(std::span<const std::int32_t> history);
-  void keep_best();
+  void apply_top_k();
   void weigh(double temperature);
-  void keep_typical();
-  void keep_probable();
+  void apply_typical();
+  void apply_top_p();
   std::int32_t draw(std::uint64_t number);
 
   SamplerOptions options_;

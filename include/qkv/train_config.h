@@ -33,10 +33,10 @@ struct TrainConfig : OptimizerOptions {
   std::int64_t keep_checkpoints = 3;  // the newest ones; older ones are removed
   std::int64_t max_bad_steps = 10;    // steps in a row with NaN or inf that end the run
   std::uint64_t seed = 1337;
-  DType operands = DType::f32;  // of products and attention, f32 or bf16: Model::set_operands
-  bool recompute = false;       // Model::set_recompute; changes no bit
-  double dropout = 0;           // ModelDropout::p
-  std::int64_t window = 0;      // tokens of a training sequence, at most ctx_len; 0: ctx_len
+  DType compute_dtype = DType::f32;  // of products and attention, f32 or bf16: Model::set_compute_dtype
+  bool recompute = false;            // Model::set_recompute; changes no bit
+  double dropout = 0;                // ModelDropout::p
+  std::int64_t window = 0;           // tokens of a training sequence, at most ctx_len; 0: ctx_len
 
   bool operator==(const TrainConfig&) const = default;
 };
@@ -77,7 +77,7 @@ void for_each_member(Config& c, const Visit& visit) requires std::is_same_v<std:
   visit("keep_checkpoints", c.keep_checkpoints);
   visit("max_bad_steps", c.max_bad_steps);
   visit("seed", c.seed);
-  visit("operands", c.operands);
+  visit("operands", c.compute_dtype);
   visit("recompute", c.recompute);
   visit("dropout", c.dropout);
   visit("window", c.window);

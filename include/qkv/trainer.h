@@ -110,7 +110,7 @@ class Trainer {
   void save(const std::string& directory);
   // The same on a thread of its own, from a copy of weights and moments, while training goes on; what save() throws,
   // finish_saving() does. Waits for a save that is still going on.
-  void begin_saving(const std::string& directory);
+  void start_saving(const std::string& directory);
   // The step of the save that was begun, once it is done; waits for it if `wait`. Nothing if none was begun or it is
   // still going on. Throws what save() throws; there is then no save going on any more.
   std::optional<std::int64_t> finish_saving(bool wait);

@@ -30,7 +30,7 @@ class Generated(typing.NamedTuple):
     text: typing.Any  # the new text, or None for a prompt of ids
     tokens: typing.Any  # the new ids
     reason: str  # "max_tokens", "end_token", "context_full", "callback", "stop_string", "cancelled" or "failed"
-    prompt_read: int  # tokens of the prompt that were evaluated
+    prompt_evaluated: int  # tokens of the prompt that were evaluated
     prompt_seconds: float
     generate_seconds: float
     prompt_cached: int = 0  # tokens of the prompt that another request had evaluated

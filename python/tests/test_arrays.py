@@ -10,11 +10,11 @@ import pytest
 import qkv
 from qkv._qkv import _described
 
-DRAWN = np.random.default_rng(11)
+RANDOM = np.random.default_rng(11)
 
 
 def drawn(*shape, dtype="f4"):
-    return DRAWN.standard_normal(shape).astype(dtype)
+    return RANDOM.standard_normal(shape).astype(dtype)
 
 
 @pytest.mark.parametrize("view", [lambda x: x, lambda x: x[:, ::2], lambda x: x[::-1], lambda x: x.T,
@@ -73,10 +73,10 @@ def test_read_only_arrays_and_empty_ones():
 
 def test_results_go_where_they_are_told():
     q = drawn(2, 2, 3, 4)
-    room = np.full((2, 3, 2, 8), 7, "f4")
-    out = room.swapaxes(1, 2)[..., ::2]  # [2, 2, 3, 4], strided
+    buffer = np.full((2, 3, 2, 8), 7, "f4")
+    out = buffer.swapaxes(1, 2)[..., ::2]  # [2, 2, 3, 4], strided
     found = qkv.attention(q, q, q, out=out)
-    assert found is out and (out == qkv.attention(q, q, q)).all() and (room[..., 1::2] == 7).all()
+    assert found is out and (out == qkv.attention(q, q, q)).all() and (buffer[..., 1::2] == 7).all()
     for refused in (q, np.zeros((2, 2, 3, 5), "f4"), np.zeros((2, 3, 4), "f4"), np.zeros((2, 2, 3, 4), "i4"),
                     np.broadcast_to(np.zeros(4, "f4"), q.shape)):
         with pytest.raises(ValueError):

@@ -11,11 +11,11 @@ import pytest
 import qkv
 from qkv._qkv import _set_long_work
 
-DRAWN = np.random.default_rng(7)
+RANDOM = np.random.default_rng(7)
 
 
 def drawn(*shape, dtype="f4"):
-    return DRAWN.standard_normal(shape).astype(dtype)
+    return RANDOM.standard_normal(shape).astype(dtype)
 
 
 def test_numbers_worked_by_hand():

@@ -29,7 +29,7 @@ def test_requests_are_as_they_are_alone(model):
         for i, result in enumerate(wanted):
             assert found[i].text == result.text and (found[i].tokens == result.tokens).all()
             assert "".join(pieces[i]) in result.text and found[i].reason == "max_tokens"
-            assert found[i].prompt_read + found[i].prompt_cached == result.prompt_read
+            assert found[i].prompt_evaluated + found[i].prompt_cached == result.prompt_evaluated
 
 
 def test_ids_stop_strings_and_prefixes(model):
@@ -49,7 +49,7 @@ def test_ids_stop_strings_and_prefixes(model):
     assert engine.prefix_bytes > 0
     engine.submit("abc", 1, on_end=ends.append)
     engine.run()
-    assert ends[-1].prompt_cached == 3 and ends[-1].prompt_read == 0
+    assert ends[-1].prompt_cached == 3 and ends[-1].prompt_evaluated == 0
 
 
 def test_callbacks_submit_cancel_and_raise(model):

@@ -8,7 +8,7 @@ from qkv._qkv import _described
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
-DRAWN = np.random.default_rng(3)
+RANDOM = np.random.default_rng(3)
 
 
 @pytest.mark.parametrize("dtype,name", [("float32", "f32"), ("bfloat16", "bf16"), ("float16", "f16"), ("int32", "i32")])
@@ -20,7 +20,7 @@ def test_read_where_they_lie(dtype, name):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_results_are_jaxs(dtype):
-    x = DRAWN.standard_normal((2, 3, 7, 8)).astype("f4")
+    x = RANDOM.standard_normal((2, 3, 7, 8)).astype("f4")
     q = jnp.asarray(x).astype(dtype)
     out, lse, probs = qkv.attention(q, q, q, causal="top_left", return_lse=True, return_probs=True)
     assert all(isinstance(a, jax.Array) for a in (out, lse, probs)) and out.dtype == q.dtype
@@ -30,7 +30,7 @@ def test_results_are_jaxs(dtype):
 
 
 def test_gradients_are_jaxs_own():
-    q, k, v, dout = (jnp.asarray(DRAWN.standard_normal((1, 2, 5, 4)), "float32") for _ in range(4))
+    q, k, v, dout = (jnp.asarray(RANDOM.standard_normal((1, 2, 5, 4)), "float32") for _ in range(4))
     out, lse = qkv.attention(q, k, v, return_lse=True)
     found = qkv.attention_backward(q, k, v, out, lse, dout)
 
@@ -45,7 +45,7 @@ def test_gradients_are_jaxs_own():
 
 def test_bf16_of_numpy():
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    x = DRAWN.standard_normal((2, 3, 7, 8)).astype(ml_dtypes.bfloat16)
+    x = RANDOM.standard_normal((2, 3, 7, 8)).astype(ml_dtypes.bfloat16)
     for view in (x, x[:, ::-1], x.swapaxes(1, 2)):
         address, dtype, shape, strides = _described(view)
         assert (address, dtype, shape) == (view.__array_interface__["data"][0], "bf16", view.shape)
@@ -53,5 +53,5 @@ def test_bf16_of_numpy():
     out = qkv.attention(x, x, x)
     assert out.dtype == x.dtype
     np.testing.assert_array_equal(out.view("u2"), np.asarray(qkv.attention(*(jnp.asarray(x),) * 3)).view("u2"))
-    room = np.zeros_like(x)
-    assert qkv.attention(x, x, x, out=room) is room and (room == out).all()
+    buffer = np.zeros_like(x)
+    assert qkv.attention(x, x, x, out=buffer) is buffer and (buffer == out).all()

@@ -76,7 +76,7 @@ def test_devices():
     assert list(qkv.devices()) == ["cpu", "reference"]
     narrow, wide = qkv.Model(seed=3, **SIZES), qkv.Model(
         seed=3, device="reference", tokenizer=qkv.Tokenizer.bytes(), **SIZES)
-    assert narrow.device == "cpu" and wide.device == "reference" and wide.operands == "f64"
+    assert narrow.device == "cpu" and wide.device == "reference" and wide.compute_dtype == "f64"
     tokens = np.arange(12).reshape(2, 6)
     assert wide(tokens).dtype == np.float64
     moved = narrow.on_device("reference")

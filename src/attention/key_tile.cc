@@ -49,27 +49,27 @@ const std::uint16_t* rows16_of(const ConstView& x, std::int64_t offset, int n, s
 }
 
 // Copies rows, moving what is not finite to the list.
-Poisons take_poisons(const float* x, std::int64_t ldx, int n, std::int64_t d, float* copy, std::int64_t ld) {
-  Poisons poisons;
+NonFinites take_non_finites(const float* x, std::int64_t ldx, int n, std::int64_t d, float* copy, std::int64_t ld) {
+  NonFinites non_finites;
   for (int j = 0; j < n; ++j)
     for (std::int64_t c = 0; c < d; ++c) {
       const float value = x[j * ldx + c];
       copy[j * ld + c] = std::isfinite(value) ? value : 0.0f;
-      if (!std::isfinite(value)) poisons.push_back({j, c, value});
+      if (!std::isfinite(value)) non_finites.push_back({j, c, value});
     }
-  return poisons;
+  return non_finites;
 }
 
-Poisons take_poisons(const std::uint16_t* x, std::int64_t ldx, int n, std::int64_t d, std::uint16_t* copy,
-                     std::int64_t ld) {
-  Poisons poisons;
+NonFinites take_non_finites(const std::uint16_t* x, std::int64_t ldx, int n, std::int64_t d, std::uint16_t* copy,
+                            std::int64_t ld) {
+  NonFinites non_finites;
   for (int j = 0; j < n; ++j)
     for (std::int64_t c = 0; c < d; ++c) {
       const float value = widen(bf16{x[j * ldx + c]});
       copy[j * ld + c] = std::isfinite(value) ? x[j * ldx + c] : std::uint16_t{0};
-      if (!std::isfinite(value)) poisons.push_back({j, c, value});
+      if (!std::isfinite(value)) non_finites.push_back({j, c, value});
     }
-  return poisons;
+  return non_finites;
 }
 
 bool keys_finite(const KeyTile& t, const TilePlan& plan) noexcept {
@@ -156,40 +156,40 @@ const std::uint16_t* PackedValues::pairs(std::int64_t b, std::int64_t kv_head, s
   return pairs_ + (slot(b, kv_head, j0) * kKeyTile + j - j0) * d_v_;
 }
 
-Poisons take_poisons_of_values(KeyTile& t, const TilePlan& plan, const KeyBuffers& buffers) {
+NonFinites take_non_finites_of_values(KeyTile& t, const TilePlan& plan, const KeyBuffers& buffers) {
   if (plan.bf16) {
     const std::int64_t ld = t.v16 == buffers.v16 ? t.ldv : buffers.d_v;  // in place, if it is a copy already
-    const Poisons poisons = take_poisons(t.v16, t.ldv, t.n, plan.p.d_v, buffers.v16, ld);
+    const NonFinites non_finites = take_non_finites(t.v16, t.ldv, t.n, plan.p.d_v, buffers.v16, ld);
     plan.table.interleave(buffers.v16, ld, t.n, plan.p.d_v, buffers.d_v, buffers.v_pairs);
     t.v_pairs = buffers.v_pairs;
     t.v16 = buffers.v16;
     t.ldv = ld;
-    return poisons;
+    return non_finites;
   }
   const std::int64_t ld = round_up(plan.p.d_v, 8);
-  const Poisons poisons = take_poisons(t.v, t.ldv, t.n, ld, buffers.v, ld);
+  const NonFinites non_finites = take_non_finites(t.v, t.ldv, t.n, ld, buffers.v, ld);
   t.v = buffers.v;
   t.ldv = ld;
-  return poisons;
+  return non_finites;
 }
 
-Poisons take_poisons_of_keys(KeyTile& t, const TilePlan& plan, const KeyBuffers& buffers) {
+NonFinites take_non_finites_of_keys(KeyTile& t, const TilePlan& plan, const KeyBuffers& buffers) {
   if (plan.bf16) {
     const std::int64_t ld = t.k16 == buffers.k16 ? t.ldk : buffers.d_k;
-    const Poisons poisons = take_poisons(t.k16, t.ldk, t.n, plan.p.d_k, buffers.k16, ld);
+    const NonFinites non_finites = take_non_finites(t.k16, t.ldk, t.n, plan.p.d_k, buffers.k16, ld);
     plan.table.interleave(buffers.k16, ld, t.n, plan.p.d_k, buffers.d_k, buffers.k_pairs);
     t.k_pairs = buffers.k_pairs;
-    return poisons;
+    return non_finites;
   }
   const std::int64_t ld = round_up(plan.p.d_k, 8);
-  const Poisons poisons = take_poisons(t.k, t.ldk, t.n, ld, buffers.k, ld);
+  const NonFinites non_finites = take_non_finites(t.k, t.ldk, t.n, ld, buffers.k, ld);
   t.k = buffers.k;
   t.ldk = ld;
-  return poisons;
+  return non_finites;
 }
 
 void prefetch_next(const AttentionProblem& p, const AttentionResults& results, const QueryTile& tile,
-                   const PackedValues* packed, ReadAhead& ahead) noexcept {
+                   const PackedValues* packed, Prefetcher& ahead) noexcept {
   ahead.clear();
   if (tile.heads > 1) return;
   const std::int64_t back = num_threads() * tile.queries, key = tile.begin[0] - back;

@@ -64,20 +64,20 @@ class PackedValues {
 // What this tile will write, and what the tile that this thread will most likely take next reads first: its queries,
 // and the keys and values at the beginning of its window. packed: null where values are read as they are.
 void prefetch_next(const AttentionProblem& p, const AttentionResults& results, const QueryTile& tile,
-                   const PackedValues* packed, ReadAhead& ahead) noexcept;
+                   const PackedValues* packed, Prefetcher& ahead) noexcept;
 
 // An element that is inf or NaN. Where some pairs of a tile may not be read, such elements are replaced by 0 before a
 // product and added by hand where they may be: 0 * NaN would not be 0.
-struct Poison {
+struct NonFinite {
   int row;
   std::int64_t column;
   float value;
 };
-using Poisons = std::vector<Poison>;
+using NonFinites = std::vector<NonFinite>;
 
 bool values_finite(const KeyTile& keys, const TilePlan& plan) noexcept;
-// Replaces v (and k of KeyUse::backward, where it is summed) by copies without their poisons.
-Poisons take_poisons_of_values(KeyTile& keys, const TilePlan& plan, const KeyBuffers& buffers);
-Poisons take_poisons_of_keys(KeyTile& keys, const TilePlan& plan, const KeyBuffers& buffers);
+// Replaces v (and k of KeyUse::backward, where it is summed) by copies without their non_finites.
+NonFinites take_non_finites_of_values(KeyTile& keys, const TilePlan& plan, const KeyBuffers& buffers);
+NonFinites take_non_finites_of_keys(KeyTile& keys, const TilePlan& plan, const KeyBuffers& buffers);
 
 }  // namespace qkv

@@ -109,15 +109,15 @@ void move_to_front(Tensor& tensor, std::int64_t first, std::int64_t count) noexc
   }
 }
 
-constexpr std::int64_t kFirstRoom = 256;  // tokens that a new cache has memory for
+constexpr std::int64_t kFirstCapacity = 256;  // tokens that a new cache has memory for
 
 // Rows first ... first + count of each head, at the beginning of a tensor with `room` rows.
-Tensor with_room(const Tensor& from, std::int64_t first, std::int64_t count, std::int64_t room) {
+Tensor with_capacity(const Tensor& from, std::int64_t first, std::int64_t count, std::int64_t allocated) {
   const Dims& shape = from.shape();  // [batch, heads, room before, d]
-  Tensor to({shape[0], shape[1], room, shape[3]}, from.dtype());
+  Tensor to({shape[0], shape[1], allocated, shape[3]}, from.dtype());
   const std::size_t row = bytes_of_row(from);
   for (std::int64_t n = 0; n < shape[0] * shape[1]; ++n)
-    std::memcpy(static_cast<char*>(to.raw()) + static_cast<std::size_t>(n * room) * row,
+    std::memcpy(static_cast<char*>(to.raw()) + static_cast<std::size_t>(n * allocated) * row,
                 static_cast<const char*>(from.raw()) + static_cast<std::size_t>(n * shape[2] + first) * row,
                 static_cast<std::size_t>(count) * row);
   return to;
@@ -175,10 +175,10 @@ KvCache::KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, s
     fail("the type must be f32, bf16, f16, q8_0 or f64", std::string(dtype_name(dtype)));
   // A rolling cache has some room to roll in, so that it moves its contents now and then only. Another grows as it
   // fills.
-  const std::int64_t room =
-      window == 0 ? std::min(capacity, kFirstRoom) : capacity + std::max<std::int64_t>(64, capacity / 4);
-  k_ = Tensor({batch, n_kv_head, room, in_blocks(d_k, dtype)}, dtype);
-  v_ = Tensor({batch, n_kv_head, room, in_blocks(d_v, dtype)}, dtype);
+  const std::int64_t allocated =
+      window == 0 ? std::min(capacity, kFirstCapacity) : capacity + std::max<std::int64_t>(64, capacity / 4);
+  k_ = Tensor({batch, n_kv_head, allocated, in_blocks(d_k, dtype)}, dtype);
+  v_ = Tensor({batch, n_kv_head, allocated, in_blocks(d_v, dtype)}, dtype);
 }
 
 void KvCache::append(const ConstView& k, const ConstView& v) {
@@ -190,7 +190,7 @@ void KvCache::append(const ConstView& k, const ConstView& v) {
   std::int64_t kept = size_, skipped = 0;
   if (count > capacity_ - size_) {
     if (window_ == 0) {
-      fail("room for " + std::to_string(count) + " more tokens",
+      fail("space for " + std::to_string(count) + " more tokens",
            std::to_string(size_) + " held of a capacity of " + std::to_string(capacity_));
     }
     skipped = std::max<std::int64_t>(0, count - capacity_);
@@ -201,10 +201,10 @@ void KvCache::append(const ConstView& k, const ConstView& v) {
   offset_ += size_ - kept;
   size_ = kept;
   const std::int64_t added = count - skipped;
-  const std::int64_t room = k_.shape()[2];
-  if (size_ + added > room) {
-    grow(std::min(capacity_, std::max(2 * room, size_ + added)));
-  } else if (offset_ + size_ + added > room) {
+  const std::int64_t allocated = k_.shape()[2];
+  if (size_ + added > allocated) {
+    grow(std::min(capacity_, std::max(2 * allocated, size_ + added)));
+  } else if (offset_ + size_ + added > allocated) {
     move_to_front(k_, offset_, size_);
     move_to_front(v_, offset_, size_);
     offset_ = 0;
@@ -216,8 +216,8 @@ void KvCache::append(const ConstView& k, const ConstView& v) {
 }
 
 // Room for that many rows; those held come to the front. Changes nothing if there is no memory for it.
-void KvCache::grow(std::int64_t room) {
-  Tensor k = with_room(k_, offset_, size_, room), v = with_room(v_, offset_, size_, room);
+void KvCache::grow(std::int64_t allocated) {
+  Tensor k = with_capacity(k_, offset_, size_, allocated), v = with_capacity(v_, offset_, size_, allocated);
   k_ = std::move(k);
   v_ = std::move(v);
   offset_ = 0;
@@ -226,15 +226,15 @@ void KvCache::grow(std::int64_t room) {
 KvCache KvCache::prefix(std::int64_t size) const {
   if (size < 0 || size > size_ || first_key_ > 0)
     fail("a prefix of 0 to " + std::to_string(first_key_ > 0 ? 0 : size_) + " tokens", std::to_string(size));
-  const std::int64_t room = window_ > 0 ? k_.shape()[2] : std::max(size, std::min(capacity_, kFirstRoom));
+  const std::int64_t allocated = window_ > 0 ? k_.shape()[2] : std::max(size, std::min(capacity_, kFirstCapacity));
   KvCache copy;
   copy.capacity_ = capacity_;
   copy.window_ = window_;
   copy.size_ = size;
   copy.d_k_ = d_k_;
   copy.d_v_ = d_v_;
-  copy.k_ = with_room(k_, offset_, size, room);
-  copy.v_ = with_room(v_, offset_, size, room);
+  copy.k_ = with_capacity(k_, offset_, size, allocated);
+  copy.v_ = with_capacity(v_, offset_, size, allocated);
   return copy;
 }
 

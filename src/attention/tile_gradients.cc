@@ -59,8 +59,8 @@ GradientRows::GradientRows(const TilePlan& plan, Scratch& scratch)
 }
 
 void GradientRows::load(const QueryTile& tile, const RowStatistics& statistics, const ConstView& dout_view) {
-  q_poisons.clear();
-  dout_poisons.clear();
+  q_non_finites.clear();
+  dout_non_finites.clear();
   if (plan_.bf16)
     load_bf16(tile, dout_view);
   else
@@ -109,7 +109,7 @@ void GradientRows::rescale(const QueryTile& tile, const bool* large) {
 
 void GradientRows::load_f32(const QueryTile& tile, const ConstView& dout_view) {
   const auto load = [&](const ConstView& x, std::int64_t d, std::int64_t padded, float* transposed, float* copy,
-                        std::int64_t& ld, Poisons& poisons) {
+                        std::int64_t& ld, NonFinites& non_finites) {
     const Dims& s = x.strides;
     const float* rows = copy;
     if (x.dtype == DType::f32 && s[3] == 1 && d == padded && tile.heads == 1) {
@@ -127,19 +127,19 @@ void GradientRows::load_f32(const QueryTile& tile, const ConstView& dout_view) {
     for (int r = 0; r < tile.rows; ++r)
       for (std::int64_t c = 0; c < padded; ++c) {
         const float value = rows[r * ld + c];
-        if (!std::isfinite(value)) poisons.push_back({r, c, value});
+        if (!std::isfinite(value)) non_finites.push_back({r, c, value});
         copy[r * padded + c] = std::isfinite(value) ? value : 0.0f;
       }
     ld = padded;
     return static_cast<const float*>(copy);
   };
-  q = load(plan_.p.q, plan_.p.d_k, scratch_.d_k, scratch_.qt, q_copy_, ld_q, q_poisons);
-  dout = load(dout_view, plan_.p.d_v, scratch_.d_v, scratch_.dot, dout_copy_, ld_dout, dout_poisons);
+  q = load(plan_.p.q, plan_.p.d_k, scratch_.d_k, scratch_.qt, q_copy_, ld_q, q_non_finites);
+  dout = load(dout_view, plan_.p.d_v, scratch_.d_v, scratch_.dot, dout_copy_, ld_dout, dout_non_finites);
 }
 
 void GradientRows::load_bf16(const QueryTile& tile, const ConstView& dout_view) {
   const auto load = [&](const ConstView& x, std::int64_t d, std::int64_t padded, std::uint16_t* transposed, float* copy,
-                        std::uint16_t* pairs, Poisons& poisons) {
+                        std::uint16_t* pairs, NonFinites& non_finites) {
     load_rows_in_pairs(x, tile, d, scratch_, transposed);
     const auto* from = static_cast<const std::uint16_t*>(x.data);
     const Dims& s = x.strides;
@@ -154,15 +154,15 @@ void GradientRows::load_bf16(const QueryTile& tile, const ConstView& dout_view) 
       for (std::int64_t c = 0; c < d; ++c) {
         const std::uint16_t bits = from[row_offset(s, tile, r) + c * s[3]];
         const float value = widen(bf16{bits});
-        if (!std::isfinite(value)) poisons.push_back({r, c, value});
+        if (!std::isfinite(value)) non_finites.push_back({r, c, value});
         rows[r * padded + c] = std::isfinite(value) ? bits : std::uint16_t{0};
       }
     plan_.table.interleave(rows, padded, tile.rows, d, padded, pairs);
   };
   ld_q = scratch_.d_k;
   ld_dout = scratch_.d_v;
-  load(plan_.p.q, plan_.p.d_k, ld_q, scratch_.qt_pairs, q_copy_, q_pairs, q_poisons);
-  load(dout_view, plan_.p.d_v, ld_dout, scratch_.dot_pairs, dout_copy_, dout_pairs, dout_poisons);
+  load(plan_.p.q, plan_.p.d_k, ld_q, scratch_.qt_pairs, q_copy_, q_pairs, q_non_finites);
+  load(dout_view, plan_.p.d_v, ld_dout, scratch_.dot_pairs, dout_copy_, dout_pairs, dout_non_finites);
 }
 
 TileGradients compute_gradients(const TilePlan& plan, const QueryTile& tile, const KeyTile& keys,

@@ -30,7 +30,7 @@ class RowStatistics {
 struct GradientRows {
   GradientRows(const TilePlan& plan, Scratch& scratch);
   void load(const QueryTile& tile, const RowStatistics& statistics, const ConstView& dout_view);
-  bool finite() const noexcept { return q_poisons.empty() && dout_poisons.empty(); }
+  bool finite() const noexcept { return q_non_finites.empty() && dout_non_finites.empty(); }
 
   const float *q = nullptr, *dout = nullptr;                // f32: [width][ld], zeros up to whole vectors; not scaled
   std::uint16_t *q_pairs = nullptr, *dout_pairs = nullptr;  // bf16: [width / 2][ld][2]
@@ -38,7 +38,7 @@ struct GradientRows {
   float lse[kMaxWidth], delta[kMaxWidth];
   bool rescaled = false;  // p = 2^((score - lse) unit) * factor: lse is the maximum, since f32 cannot hold a large lse
   float factor[kMaxWidth];
-  Poisons q_poisons, dout_poisons;  // row: of the tile
+  NonFinites q_non_finites, dout_non_finites;  // row: of the tile
 
  private:
   void load_f32(const QueryTile& tile, const ConstView& dout_view);

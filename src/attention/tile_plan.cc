@@ -52,11 +52,11 @@ TilePlan::TilePlan(const AttentionProblem& problem, bool all_bf16)
   }
 }
 
-void ReadAhead::add(const void* first, std::int64_t rows, std::int64_t stride, std::int64_t bytes) noexcept {
+void Prefetcher::add(const void* first, std::int64_t rows, std::int64_t stride, std::int64_t bytes) noexcept {
   if (rows > 0 && bytes > 0) parts_[count_++] = {static_cast<const char*>(first), rows, stride, bytes};
 }
 
-void ReadAhead::step() noexcept {
+void Prefetcher::step() noexcept {
   constexpr std::int64_t kLine = 64, kLines = 32;
   for (std::int64_t line = 0; line < kLines && part_ < count_; ++line) {
     const Part& p = parts_[part_];
@@ -73,12 +73,12 @@ Scratch::Scratch(const TilePlan& plan, int key_tiles)
   const std::int64_t widest = std::max(d_k, d_v), tile = kMaxWidth * kKeyTile;
   const std::int64_t buffers = (key_tiles + 1) * kKeyTile * (d_k + d_v) * (bf16_ ? 2 : 1);
   const std::int64_t sums = key_tiles * kKeyTile * (d_k + d_v);  // of the same key tiles
-  const std::int64_t need = kMaxWidth * 16 * widest + tile * 9 + buffers + sums + kSplitKeys * kFewRows + 4096;
+  const std::int64_t need = kMaxWidth * 16 * widest + tile * 9 + buffers + sums + kSplitKeys * kNarrowTile + 4096;
   if (arena.size() < need) arena = Tensor({need});
   qt = take(kMaxWidth * d_k), dot = take(kMaxWidth * d_v);
   s = take(tile), ds = take(tile), slope = take(tile);
   bias = take(tile), bias_rows = take(tile);
-  rows = take(kMaxWidth * widest), split = take(kSplitKeys * kFewRows);
+  rows = take(kMaxWidth * widest), split = take(kSplitKeys * kNarrowTile);
   keys = take_key_buffers();
   qt_pairs = dot_pairs = p_pairs = ds_pairs = p_rows = ds_rows = nullptr;
   if (!bf16_) return;

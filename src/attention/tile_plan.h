@@ -26,7 +26,7 @@ struct TilePlan {
 };
 
 inline constexpr int kSplitKeys = 512;  // keys of a split of the forward pass
-inline constexpr int kFewRows = 8;      // the widest tile of few rows, whose kernels are those of decoding
+inline constexpr int kNarrowTile = 8;   // the widest tile of few rows, whose kernels are those of decoding
 
 inline std::int64_t round_up(std::int64_t x, std::int64_t step) noexcept { return (x + step - 1) / step * step; }
 
@@ -55,7 +55,7 @@ struct KeyBuffers {
 
 // Memory that will be needed soon, prefetched a few lines at a time between the kernels: all at once would keep the
 // processor waiting for memory, which is what prefetching is to avoid.
-class ReadAhead {
+class Prefetcher {
  public:
   void clear() noexcept { count_ = part_ = 0, row_ = byte_ = 0; }
   // Rows of `bytes` each, `stride` bytes apart. At most four times after clear().
@@ -88,11 +88,11 @@ struct Scratch {
   KeyBuffers keys;                      // of the tile at work
   float *bias, *bias_rows;              // [kKeyTile][width], [width][kKeyTile]
   float* rows;                          // [width][max(d_k, d_v)]
-  float* split;                         // [kSplitKeys][kFewRows]: scores of a tile of few rows
+  float* split;                         // [kSplitKeys][kNarrowTile]: scores of a tile of few rows
   std::uint16_t *qt_pairs, *dot_pairs;  // [d_k / 2][width][2], [d_v / 2][width][2]
   std::uint16_t *p_pairs, *ds_pairs;    // [kKeyTile / 2][width][2]
   std::uint16_t *p_rows, *ds_rows;      // [kKeyTile][width]
-  ReadAhead ahead;                      // what to prefetch between kernels
+  Prefetcher ahead;                     // what to prefetch between kernels
 
  private:
   bool bf16_;

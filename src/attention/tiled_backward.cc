@@ -148,8 +148,8 @@ class Backward {
     if (mask) mask->add(tile, g.scores, keys.j0, scratch);
     if (!gradients_.dq && !gradients_.dk && !gradients_.dv) return;
     finish_gradients(plan_, tile, g.scores, scratch);
-    Poisons key_poisons;
-    if (g.careful && gradients_.dq) key_poisons = take_poisons_of_keys(keys, plan_, scratch.keys);
+    NonFinites key_non_finites;
+    if (g.careful && gradients_.dq) key_non_finites = take_non_finites_of_keys(keys, plan_, scratch.keys);
     for (int i = 0; i < g.scores.segments; ++i) {
       const Segment& part = g.scores.segment[i];
       const int column = part.first * lanes, count = std::min(tile.rows, part.last * lanes) - column;
@@ -160,9 +160,9 @@ class Backward {
       for (int key = part.k0; key < part.k1; ++key)
         for (int r = column; r < column + count; ++r)
           if (!(bits[key] >> r & 1)) scratch.s[key * width + r] = scratch.ds[key * width + r] = kSkip;
-      add_poisons(rows.dout_poisons, scratch.s, part, column, count, width, dv + row * d_v_, d_v_);
-      add_poisons(rows.q_poisons, scratch.ds, part, column, count, width, dk + row * d_k_, d_k_);
-      for (const Poison& x : key_poisons)
+      add_non_finites(rows.dout_non_finites, scratch.s, part, column, count, width, dv + row * d_v_, d_v_);
+      add_non_finites(rows.q_non_finites, scratch.ds, part, column, count, width, dk + row * d_k_, d_k_);
+      for (const NonFinite& x : key_non_finites)
         for (int r = column; x.row >= part.k0 && x.row < part.k1 && r < column + count; ++r)
           if (scratch.ds[x.row * width + r] != kSkip)
             dqt[x.column * width + r] += scratch.ds[x.row * width + r] * x.value;
@@ -199,9 +199,9 @@ class Backward {
   }
 
   // What elements of rows that are not finite give to the keys that they may read.
-  static void add_poisons(const Poisons& poisons, const float* weights, const Segment& part, int column, int count,
-                          int width, float* sums, std::int64_t ld) noexcept {
-    for (const Poison& x : poisons)
+  static void add_non_finites(const NonFinites& non_finites, const float* weights, const Segment& part, int column,
+                              int count, int width, float* sums, std::int64_t ld) noexcept {
+    for (const NonFinite& x : non_finites)
       for (int key = part.k0; x.row >= column && x.row < column + count && key < part.k1; ++key)
         if (weights[key * width + x.row] != kSkip)
           sums[(key - part.k0) * ld + x.column] += weights[key * width + x.row] * x.value;

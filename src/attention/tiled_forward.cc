@@ -173,7 +173,7 @@ class Forward {
     const TileKernels& kernel = *tile.kernels;
     const int width = kernel.width;
     clear(sums, tile, 0);
-    if (runs_ && width <= kFewRows && begin >= tile.all_begin && end <= tile.all_end)
+    if (runs_ && width <= kNarrowTile && begin >= tile.all_begin && end <= tile.all_end)
       return read_split_in_runs(tile, begin, end, sums, scratch);
     bool fresh = true;
     const bool by_rows = plan_.bf16 && kernel.bf16->accumulate_rows, packed = packed_ && !by_rows;
@@ -187,12 +187,12 @@ class Forward {
       if (scores.segments == 0) continue;
       kernel.rescale(plan_.unit, scores.max, d_v_padded_, sums.m, sums.l, fresh ? nullptr : sums.ot);
       std::uint64_t bits[kKeyTile];
-      Poisons poisons;
+      NonFinites non_finites;
       // The second of an odd last pair may be a key that nobody reads.
       const bool unread = scores.partial || (packed && keys.n % 2);
       if (unread && !(packed ? keys.finite : values_finite(keys, plan_))) {
         kernel.allowed_bits(scratch.s, keys.n, bits);
-        poisons = take_poisons_of_values(keys, plan_, scratch.keys);
+        non_finites = take_non_finites_of_values(keys, plan_, scratch.keys);
       }
       // `fresh` starts the sums of every column at 0, so it needs a segment that covers them all.
       if (fresh && (scores.segment[0].first > 0 || scores.segment[0].last * kernel.lanes < width)) {
@@ -205,7 +205,7 @@ class Forward {
         for (; ++i < scores.segments && scores.segment[i].continues(g); g.k1 = scores.segment[i].k1) continue;
         accumulate(tile, keys, g, fresh, sums, scratch);
       }
-      for (const Poison& x : poisons) add_poison(tile, scores, x, bits[x.row], sums, scratch);
+      for (const NonFinite& x : non_finites) add_non_finite(tile, scores, x, bits[x.row], sums, scratch);
     }
     if (fresh) std::fill_n(sums.ot, d_v_padded_ * width, 0.0f);
   }
@@ -218,7 +218,7 @@ class Forward {
     const KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, begin, end, KeyUse::forward_unpacked, scratch.keys);
     float max[kMaxWidth];
     std::fill_n(max, kernel.width, kMinusInfinity);
-    ask_for(plan_.bf16 ? static_cast<const void*>(keys.v16) : keys.v);
+    prefetch(plan_.bf16 ? static_cast<const void*>(keys.v16) : keys.v);
     if (plan_.bf16)
       kernel.bf16->scores(keys.k16, keys.ldk, scratch.qt_pairs, p_.d_k / 2, keys.n, tile.rows, 0, 1, scratch.split,
                           max);
@@ -230,7 +230,7 @@ class Forward {
       const int n = static_cast<int>(next - j);
       float* s = scratch.split + (j - begin) * kernel.width;
       const std::int64_t v = (j - begin) * keys.ldv;
-      ask_for(plan_.bf16 ? static_cast<const void*>(keys.v16 + v) : keys.v + v);
+      prefetch(plan_.bf16 ? static_cast<const void*>(keys.v16 + v) : keys.v + v);
       std::fill_n(max, kernel.width, kMinusInfinity);
       kernel.column_max(s, n, 0, 1, max);
       kernel.rescale(plan_.unit, max, d_v_padded_, sums.m, sums.l, j == begin ? nullptr : sums.ot);
@@ -245,7 +245,7 @@ class Forward {
     }
   }
   // What is not asked for ahead of a run is late at its beginning, and after each pause for exponentials.
-  static void ask_for(const void* memory) noexcept {
+  static void prefetch(const void* memory) noexcept {
     for (int line = 0; line < 24; ++line) __builtin_prefetch(static_cast<const char*>(memory) + line * 64, 0, 2);
   }
 
@@ -284,8 +284,8 @@ class Forward {
   }
 
   // What a value that is not finite gives to the rows that may read it.
-  void add_poison(const QueryTile& tile, const TileScores& scores, const Poison& x, std::uint64_t bits,
-                  const Sums& sums, const Scratch& scratch) const noexcept {
+  void add_non_finite(const QueryTile& tile, const TileScores& scores, const NonFinite& x, std::uint64_t bits,
+                      const Sums& sums, const Scratch& scratch) const noexcept {
     const int width = tile.kernels->width, lanes = tile.kernels->lanes;
     for (int i = 0; i < scores.segments; ++i) {
       const Segment& g = scores.segment[i];

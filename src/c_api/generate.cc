@@ -57,7 +57,7 @@ qkv_status qkv_generate(qkv_model* model, const int32_t* prompt, size_t prompt_l
     if (reason != nullptr) *reason = static_cast<qkv_stop_reason>(result.reason);
     if (tokens == nullptr) return;
     std::copy_n(result.tokens.begin(), std::min(capacity, result.tokens.size()), tokens);
-    qkv::c_api::check_room(result.tokens.size(), capacity, kWhere);
+    qkv::c_api::check_capacity(result.tokens.size(), capacity, kWhere);
   });
 }
 

@@ -24,7 +24,7 @@ Batch batch_of(const qkv_batch* batch, bool with_targets, const char* where) {
   return result;
 }
 
-void check_room(std::size_t needed, std::size_t capacity, const char* where) {
+void check_capacity(std::size_t needed, std::size_t capacity, const char* where) {
   if (needed > capacity)
     throw TooSmall(std::string("[") + where + "] expected room for " + std::to_string(needed) + "; found " +
                    std::to_string(capacity));
@@ -35,7 +35,7 @@ void check_room(std::size_t needed, std::size_t capacity, const char* where) {
 namespace {
 
 using qkv::c_api::batch_of;
-using qkv::c_api::check_room;
+using qkv::c_api::check_capacity;
 using qkv::c_api::guarded;
 using qkv::c_api::require_given;
 
@@ -151,7 +151,7 @@ qkv_status qkv_encode(const qkv_model* model, const char* text, size_t bytes, in
     if (capacity > 0) require_given(ids, "qkv_encode", "ids");
     const std::vector<std::int32_t> found = model->loaded.tokenizer.encode(std::string_view(text, bytes));
     *count = found.size();
-    check_room(found.size(), capacity, "qkv_encode");
+    check_capacity(found.size(), capacity, "qkv_encode");
     std::copy(found.begin(), found.end(), ids);
   });
 }
@@ -165,7 +165,7 @@ qkv_status qkv_decode(const qkv_model* model, const int32_t* ids, size_t n, char
     if (capacity > 0) require_given(text, "qkv_decode", "text");
     const std::string found = model->loaded.tokenizer.decode(std::vector<std::int32_t>(ids, ids + n));
     *count = found.size();
-    check_room(found.size(), capacity, "qkv_decode");
+    check_capacity(found.size(), capacity, "qkv_decode");
     std::copy(found.begin(), found.end(), text);
   });
 }
@@ -178,7 +178,7 @@ qkv_status qkv_model_logits(qkv_model* model, const qkv_batch* batch, float* log
     const qkv::Batch sequences = batch_of(batch, false, kWhere);
     qkv::Model& network = model->loaded.model;
     const qkv::Dims shape{sequences.batch, sequences.ctx, network.config().vocab_size};
-    check_room(static_cast<std::size_t>(qkv::element_count(shape)), capacity, kWhere);
+    check_capacity(static_cast<std::size_t>(qkv::element_count(shape)), capacity, kWhere);
     const qkv::Tensor found = network.logits(sequences);  // [batch, ctx, vocab_size]
     if (found.dtype() == qkv::DType::f64) {
       std::transform(found.data<double>(), found.data<double>() + found.size(), logits,

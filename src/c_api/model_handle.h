@@ -15,6 +15,6 @@ namespace qkv::c_api {
 Batch batch_of(const qkv_batch* batch, bool with_targets, const char* where);
 
 // Tells how many there are and whether they fit. Throws TooSmall.
-void check_room(std::size_t needed, std::size_t capacity, const char* where);
+void check_capacity(std::size_t needed, std::size_t capacity, const char* where);
 
 }  // namespace qkv::c_api

@@ -21,7 +21,7 @@ void tell(std::atomic<std::uint32_t>& value, std::uint32_t now) noexcept {
 
 thread_local Team* Team::current_ = nullptr;
 
-void Team::expect(int thread, const void* at, std::int64_t bytes) noexcept {
+void Team::prefetch(int thread, const void* at, std::int64_t bytes) noexcept {
   Expected& e = expected_[thread];
   e.end.store(nullptr, std::memory_order_relaxed);
   e.at.store(static_cast<const char*>(at), std::memory_order_release);

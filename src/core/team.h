@@ -32,7 +32,7 @@ class Team {
   // thread that does not come in time is not waited for: the others do all.
   void work(std::int64_t count, Task task, const void* context) noexcept;
   // What thread i will read next: it may ask for these bytes while it waits, once. No result depends on it.
-  void expect(int thread, const void* at, std::int64_t bytes) noexcept;
+  void prefetch(int thread, const void* at, std::int64_t bytes) noexcept;
 
   static constexpr int kMost = 64;                                      // threads
   static constexpr std::int64_t kMostExpected = std::int64_t{1} << 18;  // bytes that are worth asking for

@@ -23,7 +23,7 @@ constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kLargePage = std::size_t{2} << 20, kLarge = 4 * kLargePage;  // bytes
 
 // Large blocks in large pages, where the system has them: processors read ahead, and translate addresses, by the page.
-void ask_for_large_pages([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) noexcept {
+void request_large_pages([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   madvise(p, bytes, MADV_HUGEPAGE);
 #endif
@@ -32,7 +32,7 @@ void ask_for_large_pages([[maybe_unused]] void* p, [[maybe_unused]] std::size_t 
 void* allocate(std::size_t bytes) noexcept {
   void* p = nullptr;
   if (posix_memalign(&p, bytes >= kLarge ? kLargePage : kAlignment, bytes) != 0) return nullptr;
-  if (bytes >= kLarge) ask_for_large_pages(p, bytes);
+  if (bytes >= kLarge) request_large_pages(p, bytes);
   return p;
 }
 
@@ -43,7 +43,7 @@ void* allocate_zeros(std::size_t bytes, std::size_t& before) noexcept {
   char* block = static_cast<char*>(std::calloc(1, bytes + alignment));
   if (!block) return nullptr;
   before = (alignment - reinterpret_cast<std::uintptr_t>(block) % alignment) % alignment;
-  if (bytes >= kLarge) ask_for_large_pages(block + before, bytes);
+  if (bytes >= kLarge) request_large_pages(block + before, bytes);
   return block + before;
 }
 

@@ -82,9 +82,9 @@ class Device {
 
   virtual std::string_view name() const noexcept = 0;
   virtual DType stream_type() const noexcept = 0;
-  virtual bool has_operands(DType type) const noexcept = 0;
+  virtual bool supports_compute_dtype(DType type) const noexcept = 0;
   // Whether the machine has instructions for products of such operands.
-  virtual bool fast_operands(DType type) const = 0;
+  virtual bool fast_compute_dtype(DType type) const = 0;
 
   // Runs a pass of queued operations over so many rows, which a device may prepare for: keep its threads together, or
   // capture the operations and replay them.

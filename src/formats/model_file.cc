@@ -88,7 +88,7 @@ LoadedModel load_model(const std::string& path, std::string_view device) {
   return loaded(std::move(model), std::move(tokenizer), *source);
 }
 
-LoadedModel load_model_for_reading(const std::string& path, WeightType type, std::string_view device) {
+LoadedModel load_model_for_inference(const std::string& path, WeightType type, std::string_view device) {
   if (!device.empty() && device != "cpu") return load_model(path, device);
   const std::unique_ptr<ModelSource> source = open_model(path);
   Tokenizer tokenizer = checked_tokenizer(*source);

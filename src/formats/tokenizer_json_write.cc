@@ -62,7 +62,7 @@ class Spelling {
       bytes_.emplace(data.byte_ids[byte], static_cast<unsigned char>(byte));
   }
 
-  bool in_added_tokens_alone(std::int32_t id) const {
+  bool only_in_added_tokens(std::int32_t id) const {
     const auto found = added_.find(id);
     return found != added_.end() && !found->second;
   }
@@ -85,7 +85,7 @@ class Spelling {
 Json byte_pairs(const TokenizerData& data) {
   const Spelling spelling(data);
   std::size_t size = data.tokens.size();
-  while (size > 0 && spelling.in_added_tokens_alone(static_cast<std::int32_t>(size - 1))) --size;
+  while (size > 0 && spelling.only_in_added_tokens(static_cast<std::int32_t>(size - 1))) --size;
   Json vocabulary = Json::object(), merges = Json::array();
   // Set at the end of the list, not looked up first: an ordered object finds keys one by one.
   auto& entries = vocabulary.get_ref<Json::object_t&>();

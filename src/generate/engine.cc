@@ -60,7 +60,7 @@ struct Engine::Impl {
   }
   std::vector<std::int64_t> share_out() const;
   void evaluate();
-  void evaluate(std::span<const ReadPart> parts, std::span<Sequence* const> of);
+  void evaluate(std::span<const DecodePart> parts, std::span<Sequence* const> of);
   void sample();
   void remove_ended();
 
@@ -163,7 +163,7 @@ std::vector<std::int64_t> Engine::Impl::share_out() const {
 
 void Engine::Impl::evaluate() {
   const std::vector<std::int64_t> counts = share_out();
-  std::vector<ReadPart> parts;
+  std::vector<DecodePart> parts;
   std::vector<Sequence*> of;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == 0) continue;
@@ -174,11 +174,11 @@ void Engine::Impl::evaluate() {
 }
 
 // Where not all can be evaluated together, each is by itself, so that only those fail that cannot.
-void Engine::Impl::evaluate(std::span<const ReadPart> parts, std::span<Sequence* const> of) {
+void Engine::Impl::evaluate(std::span<const DecodePart> parts, std::span<Sequence* const> of) {
   std::vector<std::int64_t> sizes;
-  for (const ReadPart& part : parts) sizes.push_back(part.state->size());
+  for (const DecodePart& part : parts) sizes.push_back(part.state->size());
   try {
-    model.read_batch(parts);
+    model.decode_batch(parts);
   } catch (...) {
     for (std::size_t i = 0; i < parts.size(); ++i) parts[i].state->truncate(sizes[i]);
     if (parts.size() == 1) return of[0]->fail(std::current_exception());

@@ -46,7 +46,7 @@ std::uint64_t fingerprint(Model& model) {
   std::uint64_t hash = 0;
   for (std::int64_t i = 0; i < std::min<std::int64_t>(4, c.ctx_len); ++i) {
     const auto token = static_cast<std::int32_t>((c.vocab_size - 1) * i / 3);
-    model.read({&token, 1}, state, logits);
+    model.decode({&token, 1}, state, logits);
     hash = XXH3_64bits_withSeed(logits.data(), logits.size() * sizeof(float), hash);
   }
   return hash;
@@ -92,15 +92,15 @@ std::vector<std::int32_t> checked_tokens(const std::string& path, const Header& 
 
 }  // namespace
 
-std::int64_t read_text(Model& model, std::span<const std::int32_t> text, TextContext& context,
-                       std::optional<DType> type) {
+std::int64_t prefill(Model& model, std::span<const std::int32_t> text, TextContext& context,
+                     std::optional<DType> type) {
   check_text(model.config(), text, false);
   if (context.state.layers.empty()) context.state = type ? model.make_state(*type) : model.make_state();
   Prefix known{std::move(context.tokens), std::move(context.state), {}, 0};
   known.state.truncate(known.reusable(text));
   context = {{text.begin(), text.end()}, std::move(known.state)};
   const std::span<const std::int32_t> unread = text.subspan(static_cast<std::size_t>(context.state.size()));
-  model.read(unread, context.state, {});
+  model.decode(unread, context.state, {});
   return static_cast<std::int64_t>(unread.size());
 }
 

@@ -50,14 +50,14 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
 std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std::int32_t> history) {
   if (logits.empty()) throw std::invalid_argument("[sampler] expected at least one logit; found none");
   adjust(logits, history);
-  keep_best();
+  apply_top_k();
   if (highest_ == -std::numeric_limits<double>::infinity()) {
     throw SamplingError("[sampler] every logit is -inf");
   }
   const std::uint64_t number = draws_++;
   if (options_.temperature == 0) return candidates_.front().id;
-  if (options_.typical_p < 1) keep_typical();
-  if (options_.top_p < 1 || options_.min_p > 0) keep_probable();
+  if (options_.typical_p < 1) apply_typical();
+  if (options_.top_p < 1 || options_.min_p > 0) apply_top_p();
   return draw(number);
 }
 
@@ -102,7 +102,7 @@ bool Sampler::better(const Candidate& a, const Candidate& b) noexcept {
 
 // The top_k best, sorted: a heap of the best so far, the worst of them on top, sees each logit once. All, if that is
 // all, stand by their ids: sorting a large vocabulary takes longer than most models take for a token.
-void Sampler::keep_best() {
+void Sampler::apply_top_k() {
   const std::size_t all = logits_.size();
   const bool limited = options_.top_k > 0 && static_cast<std::uint64_t>(options_.top_k) < all;
   const std::size_t count = options_.temperature == 0 ? 1 : limited ? static_cast<std::size_t>(options_.top_k) : all;
@@ -130,7 +130,7 @@ void Sampler::weigh(double temperature) {
   }
 }
 
-void Sampler::keep_typical() {
+void Sampler::apply_typical() {
   if (!sorted_) std::sort(candidates_.begin(), candidates_.end(), better);
   sorted_ = true;
   weigh(1);
@@ -154,7 +154,7 @@ void Sampler::keep_typical() {
 }
 
 // What top_p and min_p leave are the most probable ones, so what min_p takes away need not be in order first.
-void Sampler::keep_probable() {
+void Sampler::apply_top_p() {
   weigh(1);
   const double wanted = options_.top_p * std::accumulate(weights_.begin(), weights_.end(), 0.0);
   std::size_t probable = 0;

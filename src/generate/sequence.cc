@@ -65,7 +65,7 @@ Sequence::Sequence(std::int64_t id, const ModelConfig& config, const Tokenizer* 
   if (tokenizer_ != nullptr) limit_ = std::min(limit_, tokenizer_->size());
   result_.prompt_tokens = static_cast<std::int64_t>(prompt.size());
   prefix_.tokens = std::move(prompt);
-  make_room();
+  shift_if_full();
 }
 
 void Sequence::admit() {
@@ -82,7 +82,7 @@ void Sequence::start(ModelState state, std::vector<float> logits) {
   prefix_.state = std::move(state);
   result_.queue_seconds = lap();
   result_.prompt_cached = prefix_.state.size();
-  result_.prompt_read = static_cast<std::int64_t>(unread().size());
+  result_.prompt_evaluated = static_cast<std::int64_t>(unread().size());
   evaluated(true);
 }
 
@@ -90,14 +90,14 @@ std::span<const std::int32_t> Sequence::unread() const noexcept {
   return std::span(prefix_.tokens).subspan(static_cast<std::size_t>(prefix_.state.size()));
 }
 
-ReadPart Sequence::part(std::int64_t count) {
+DecodePart Sequence::part(std::int64_t count) {
   const std::span<const std::int32_t> all = unread(), tokens = all.first(static_cast<std::size_t>(count));
   return {tokens, &prefix_.state, tokens.size() == all.size() ? std::span(logits_) : std::span<float>()};
 }
 
 void Sequence::evaluated(bool keeps_logits) {
-  if (prompt_read_ || !unread().empty()) return;
-  prompt_read_ = true;
+  if (prompt_evaluated_ || !unread().empty()) return;
+  prompt_evaluated_ = true;
   result_.prompt_seconds = lap();
   if (!keeps_logits) return;
   prefix_.logits = logits_;
@@ -130,11 +130,11 @@ void Sequence::deliver() {
   if (static_cast<std::int64_t>(result_.tokens.size()) == options_.max_tokens) return end(StopReason::max_tokens);
   if (!options_.shift && static_cast<std::int64_t>(prefix_.tokens.size()) == ctx_len_)
     return end(StopReason::context_full);
-  make_room();
+  shift_if_full();
 }
 
 // The first tokens stay where they are, so their keys and values stay too; all others are read at new positions.
-void Sequence::make_room() {
+void Sequence::shift_if_full() {
   std::vector<std::int32_t>& tokens = prefix_.tokens;
   if (static_cast<std::int64_t>(tokens.size()) <= ctx_len_) return;
   tokens.erase(tokens.begin() + keep_, tokens.end() - (ctx_len_ - keep_) / 2);
@@ -157,7 +157,7 @@ bool Sequence::call(const EngineEvent& event) {
 void Sequence::end(StopReason reason) {
   ended_ = true;
   result_.reason = reason;
-  if (prompt_read_) result_.generate_seconds = lap();
+  if (prompt_evaluated_) result_.generate_seconds = lap();
   result_.context = prefix_.tokens;
   const std::string text = characters_.push(stop_.flush()) + characters_.flush();
   call({id_, -1, text, {}, &result_});

@@ -29,7 +29,7 @@ class Sequence {
 
   std::int64_t id() const noexcept { return id_; }
   bool started() const noexcept { return !prefix_.state.layers.empty(); }
-  bool prefilling() const noexcept { return started() && !prompt_read_; }
+  bool prefilling() const noexcept { return started() && !prompt_evaluated_; }
   bool cancelled() const noexcept { return cancelled_; }
   bool ended() const noexcept { return ended_; }
   std::exception_ptr thrown() const noexcept { return thrown_; }  // by the callback
@@ -41,8 +41,8 @@ class Sequence {
   // The state of the first tokens of prefix(). logits: [vocab_size], those after the prompt, or empty.
   void start(ModelState state, std::vector<float> logits);
   std::span<const std::int32_t> unread() const noexcept;
-  ReadPart part(std::int64_t count);  // the first `count` of unread(), to be evaluated
-  void evaluated(bool keeps_logits);  // they are
+  DecodePart part(std::int64_t count);  // the first `count` of unread(), to be evaluated
+  void evaluated(bool keeps_logits);    // they are
   bool ready() const noexcept { return started() && !ended_ && !cancelled_ && unread().empty(); }
   void sample() noexcept;  // draws a token; requests may do so in parallel
   void deliver();          // calls back with it; afterwards there is something to evaluate, or the request has ended
@@ -54,7 +54,7 @@ class Sequence {
  private:
   using Clock = std::chrono::steady_clock;
   bool call(const EngineEvent& event);
-  void make_room();
+  void shift_if_full();
   double lap();
 
   std::int64_t id_, ctx_len_, vocab_size_, keep_, limit_;
@@ -69,7 +69,7 @@ class Sequence {
   std::vector<std::int32_t> history_;  // the prompt and all that came after it
   GenerateResult result_;
   std::int32_t token_ = -1;
-  bool prompt_read_ = false, cancelled_ = false, ended_ = false;
+  bool prompt_evaluated_ = false, cancelled_ = false, ended_ = false;
   std::exception_ptr thrown_;
   Clock::time_point begin_ = Clock::now();
 };

@@ -38,7 +38,7 @@ inline __attribute__((always_inline)) __m512i four(const int8_t* at) noexcept {
 
 // Several rows compute for so long that the processor does not keep reading by itself: the bytes that come next.
 template <int R>
-inline __attribute__((always_inline)) void ask_ahead(const std::byte* at) noexcept {
+inline __attribute__((always_inline)) void prefetch_ahead(const std::byte* at) noexcept {
   constexpr int64_t kAhead = 4096;
   if constexpr (R > 1) _mm_prefetch(reinterpret_cast<const char*>(at + kAhead), _MM_HINT_T0);
 }
@@ -64,14 +64,14 @@ inline void block_rows(int64_t blocks, const std::byte* panel, const RowBlock* x
     if constexpr (kType == DType::q8_0) {
 #pragma GCC unroll 8
       for (int g = 0; g < 8; ++g) {
-        ask_ahead<R>(panel + kHeads + 64 * g);
+        prefetch_ahead<R>(panel + kHeads + 64 * g);
         add(_mm512_loadu_si512(panel + kHeads + 64 * g), 4 * g);
       }
     } else {
       const __m512i mask = _mm512_set1_epi8(15);
 #pragma GCC unroll 4
       for (int g = 0; g < 4; ++g) {
-        ask_ahead<R>(panel + kHeads + 64 * g);
+        prefetch_ahead<R>(panel + kHeads + 64 * g);
         const __m512i both = _mm512_loadu_si512(panel + kHeads + 64 * g);
         add(_mm512_and_si512(both, mask), 4 * g);
         add(_mm512_and_si512(_mm512_srli_epi16(both, 4), mask), 16 + 4 * g);

@@ -97,7 +97,7 @@ QKV_INLINE void scores_block(const E* k, int64_t ldk, const E* qt, int64_t d, fl
 
 // Brings rows near that will be read next; they may lie past the end.
 template <class E>
-QKV_INLINE void ask_for_rows(const E* x, int64_t ldx, int rows, int64_t d) {
+QKV_INLINE void prefetch_rows(const E* x, int64_t ldx, int rows, int64_t d) {
   for (int r = 0; r < rows; ++r)
     for (int64_t byte = 0; byte < d * int64_t{sizeof(E)}; byte += 64)
       __builtin_prefetch(reinterpret_cast<const char*>(x + r * ldx) + byte);
@@ -108,7 +108,7 @@ void scores_range(const E* k, int64_t ldk, const E* qt, int64_t d, int n, float*
   constexpr int R = P::V::keys_at_once;
   int j = 0;
   for (; j + R <= n; j += R) {
-    ask_for_rows(k + (j + R) * ldk, ldk, R, d * P::step);
+    prefetch_rows(k + (j + R) * ldk, ldk, R, d * P::step);
     scores_block<P, W, A, B, R>(k + j * ldk, ldk, qt, d, s + j * W, tile_max);
   }
   for (; j < n; ++j) scores_block<P, W, A, B, 1>(k + j * ldk, ldk, qt, d, s + j * W, tile_max);

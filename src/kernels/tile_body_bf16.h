@@ -259,8 +259,8 @@ QKV_INLINE void narrow_accumulate_columns(const uint16_t* p_pairs, const uint16_
   };
   for (int j = 0; j < n; j += 2) {
     const PairVec<16> weight = PairVec<16>::spread(p_pairs + j * W);
-    ask_ahead(v + j * ldv, ldv * 2, N * 64);
-    if (j + 1 < n) ask_ahead(v + (j + 1) * ldv, ldv * 2, N * 64);
+    prefetch_ahead(v + j * ldv, ldv * 2, N * 64);
+    if (j + 1 < n) prefetch_ahead(v + (j + 1) * ldv, ldv * 2, N * 64);
 #pragma GCC unroll 2
     for (int x = 0; x < N; ++x) {
       const __m512i a = load(v + j * ldv, x), b = j + 1 < n ? load(v + (j + 1) * ldv, x) : _mm512_setzero_si512();

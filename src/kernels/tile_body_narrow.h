@@ -15,7 +15,7 @@ constexpr int kLine = 64, kPage = 4096;  // bytes
 // Rows that follow each other without a gap are read by the processor ahead of their use, but not past the end of a
 // page of memory: asks for the beginning of the next page where a row begins one. Other rows are asked for a key tile
 // ahead.
-QKV_INLINE void ask_ahead(const void* row, int64_t stride, int64_t bytes) {
+QKV_INLINE void prefetch_ahead(const void* row, int64_t stride, int64_t bytes) {
   const char* at = static_cast<const char*>(row);
   if (stride != bytes) {
     for (int64_t line = 0; line < bytes; line += kLine) __builtin_prefetch(at + qkv::kKeyTile * stride + line, 0, 2);
@@ -25,7 +25,7 @@ QKV_INLINE void ask_ahead(const void* row, int64_t stride, int64_t bytes) {
 }
 
 // Reads lines of dense rows in order, so that the processor reads ahead; what follows reads them in another.
-QKV_INLINE void touch_lines(const char* at, int lines) {
+QKV_INLINE void prefetch_lines(const char* at, int lines) {
 #pragma GCC unroll 4
   for (int line = 0; line < lines; ++line) static_cast<void>(*static_cast<const volatile char*>(at + line * kLine));
 }
@@ -47,7 +47,7 @@ QKV_INLINE void narrow_scores_rest(const char* keys, int64_t stride, const E* qu
 // G vectors of L keys for R columns of the tile: G * R chains run side by side. touch: whether the same number of keys
 // follows, whose lines are read meanwhile, a few a step.
 template <class P, int W, int R, int G, class E = typename P::Element>
-QKV_INLINE void narrow_scores_block(const E* k, int64_t ldk, const E* qt, int64_t d, bool touch, float* s,
+QKV_INLINE void narrow_scores_block(const E* k, int64_t ldk, const E* qt, int64_t d, bool prefetch, float* s,
                                     typename P::V (&top)[R]) {
   using V = typename P::V;
   constexpr int L = V::lanes, kItem = 4;  // bytes
@@ -67,7 +67,7 @@ QKV_INLINE void narrow_scores_block(const E* k, int64_t ldk, const E* qt, int64_
     const E* queries = qt + c * W * P::step;
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) {
-      if (touch) touch_lines(next, kStepLines);
+      if (prefetch) prefetch_lines(next, kStepLines);
       next += kStepLines * kLine;
       V square[L];
 #pragma GCC unroll 16
@@ -107,8 +107,8 @@ void narrow_scores_columns(const E* k, int64_t ldk, const E* qt, int64_t d, int 
   for (int r = 0; r < R; ++r) top[r] = V::set1(tile_max[r]);
   int j = 0;
   for (; j + kKeys <= n; j += kKeys) {
-    const bool touch = dense && j + 2 * kKeys <= n + following;
-    narrow_scores_block<P, W, R, 2>(k + j * ldk, ldk, qt, d, touch, s + j * W, top);
+    const bool prefetch = dense && j + 2 * kKeys <= n + following;
+    narrow_scores_block<P, W, R, 2>(k + j * ldk, ldk, qt, d, prefetch, s + j * W, top);
   }
   for (; j < n; j += L) narrow_scores_block<P, W, R, 1>(k + j * ldk, ldk, qt, d, false, s + j * W, top);
   for (int r = 0; r < R; ++r) {
@@ -126,12 +126,12 @@ void narrow_scores(const E* k, int64_t ldk, const E* qt, int64_t d, int n, int r
     for (int i = 0; i < whole * W; ++i) s[i] = 0;
   const int64_t stride = ldk * static_cast<int64_t>(sizeof(E)), bytes = d * 4;
   if (stride == bytes)
-    touch_lines(reinterpret_cast<const char*>(k), static_cast<int>((n < 16 ? n : 16) * bytes / kLine));
+    prefetch_lines(reinterpret_cast<const char*>(k), static_cast<int>((n < 16 ? n : 16) * bytes / kLine));
   for (int j = 0, count; j < whole; j += count) {
     count = whole - j < qkv::kKeyTile ? whole - j : qkv::kKeyTile;
     const E* keys = k + j * ldk;
     if (stride != bytes)
-      for (int i = 0; i < count; ++i) ask_ahead(keys + i * ldk, stride, bytes);
+      for (int i = 0; i < count; ++i) prefetch_ahead(keys + i * ldk, stride, bytes);
     int r = 0;
     for (; r + 4 <= rows; r += 4)
       narrow_scores_columns<P, W, 4>(keys, ldk, qt + r * P::step, d, count, n - j - count, s + j * W + r, tile_max + r);
@@ -188,7 +188,7 @@ QKV_INLINE void narrow_accumulate_block(const E* p, const E* v, int64_t ldv, int
   }
   for (int j = 0; j < n; ++j) {
     const typename P::Wide weight = P::spread(p + j * W * P::step);
-    if constexpr (P::step == 1) ask_ahead(v + j * ldv, ldv * int64_t{sizeof(E)}, N * L * int64_t{sizeof(E)});
+    if constexpr (P::step == 1) prefetch_ahead(v + j * ldv, ldv * int64_t{sizeof(E)}, N * L * int64_t{sizeof(E)});
 #pragma GCC unroll 4
     for (int x = 0; x < N; ++x) acc[x] = P::multiply_add(weight, P::load(v + (j * ldv + x * L) * P::step), acc[x]);
   }

@@ -100,11 +100,11 @@ void run_dense(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::
 
 // The operand as it is where its rows are adjacent, else a dense copy kept in `room`.
 const float* as_dense(std::int64_t rows, std::int64_t cols, const float* src, std::int64_t ld,
-                      std::vector<float>& room) {
+                      std::vector<float>& buffer) {
   if (ld == cols || rows == 1) return src;
-  room.resize(static_cast<std::size_t>(rows * cols));
-  pack_dense(false, rows, cols, src, ld, room.data());
-  return room.data();
+  buffer.resize(static_cast<std::size_t>(rows * cols));
+  pack_dense(false, rows, cols, src, ld, buffer.data());
+  return buffer.data();
 }
 
 }  // namespace

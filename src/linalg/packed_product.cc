@@ -23,12 +23,12 @@ bool packed_products(DType) { return false; }
 void PackedMatrix::pack(DType, std::int64_t, std::int64_t, const float*, bool) {
   throw std::logic_error("[packed_product] not in this build");
 }
-bool PackedMatrix::has_few_rows() const { return false; }
-void PackedMatrix::will_be_read(Team&) const noexcept {}
+bool PackedMatrix::has_small_batch() const { return false; }
+void PackedMatrix::prefetch(Team&) const noexcept {}
 void PackedMatrix::product(std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const {
-  product(Way::automatic, rows, x, bias, y_dtype, y);
+  product(Algorithm::automatic, rows, x, bias, y_dtype, y);
 }
-void PackedMatrix::product(Way, std::int64_t, const void*, const float*, DType, void*) const {
+void PackedMatrix::product(Algorithm, std::int64_t, const void*, const float*, DType, void*) const {
   throw std::logic_error("[packed_product] not in this build: " + std::string(dtype_name(operand_)) + " " +
                          to_string(Dims{k_, n_}));
 }
@@ -143,16 +143,17 @@ void PackedMatrix::pack(DType operand, std::int64_t k, std::int64_t n, const flo
   cpu_stream().wait();
 }
 
-bool PackedMatrix::has_few_rows() const { return few_rows_chunk() > 0; }
+bool PackedMatrix::has_small_batch() const { return small_batch_chunk() > 0; }
 
 void PackedMatrix::product(std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const {
-  product(Way::automatic, rows, x, bias, y_dtype, y);
+  product(Algorithm::automatic, rows, x, bias, y_dtype, y);
 }
 
-void PackedMatrix::product(Way way, std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const {
-  const bool few = way == Way::few_rows || (way == Way::automatic && rows <= kMostFewRows);
-  const std::int64_t chunk = few ? few_rows_chunk() : 0;
-  if (chunk > 0) return few_rows_product(chunk, rows, x, bias, y_dtype, y);
+void PackedMatrix::product(Algorithm algorithm, std::int64_t rows, const void* x, const float* bias, DType y_dtype,
+                           void* y) const {
+  const bool few = algorithm == Algorithm::small_batch || (algorithm == Algorithm::automatic && rows <= kSmallBatch);
+  const std::int64_t chunk = few ? small_batch_chunk() : 0;
+  if (chunk > 0) return small_batch_product(chunk, rows, x, bias, y_dtype, y);
   library_product(rows, x, bias, y_dtype, y);
 }
 

@@ -20,26 +20,26 @@ class PackedMatrix {
   void pack(DType operand, std::int64_t k, std::int64_t n, const float* b, bool transposed);
 
   // x dense [rows, k] of the operand's type, bias [n] or null -> y dense [rows, n] of type y_dtype (f32, or bf16 for
-  // bf16 operands). rows > 0. A few rows run on kernels of our own (few_rows.cc), which read the matrix as fast as
+  // bf16 operands). rows > 0. A few rows run on kernels of our own (small_batch.cc), which read the matrix as fast as
   // memory gives it and sum in oneDNN's order: the same bits.
   void product(std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const;
   // Whether a few rows do so here: the layout and the order of sums are known. `automatic` is how it usually goes.
-  bool has_few_rows() const;
+  bool has_small_batch() const;
   // Whether so many rows do so.
-  bool has_few_rows(std::int64_t rows) const { return rows <= kMostFewRows && has_few_rows(); }
+  bool has_small_batch(std::int64_t rows) const { return rows <= kSmallBatch && has_small_batch(); }
   // Threads of the team that wait ask memory for what they will read of the next product of a few rows.
-  void will_be_read(Team& team) const noexcept;
+  void prefetch(Team& team) const noexcept;
   std::size_t bytes() const noexcept { return bytes_; }
-  enum class Way : std::uint8_t { automatic, library, few_rows };
-  void product(Way way, std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const;
+  enum class Algorithm : std::uint8_t { automatic, library, small_batch };
+  void product(Algorithm algorithm, std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const;
 
  private:
-  static constexpr std::int64_t kMostFewRows = 16;  // from here on the library is as fast
+  static constexpr std::int64_t kSmallBatch = 16;  // from here on the library is as fast
 
   void library_product(std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const;
-  void few_rows_product(std::int64_t chunk, std::int64_t rows, const void* x, const float* bias, DType y_dtype,
-                        void* y) const;
-  std::int64_t few_rows_chunk() const;  // 0: not known
+  void small_batch_product(std::int64_t chunk, std::int64_t rows, const void* x, const float* bias, DType y_dtype,
+                           void* y) const;
+  std::int64_t small_batch_chunk() const;  // 0: not known
   std::int64_t find_chunk() const;
 
   DType operand_ = DType::f32;

@@ -33,10 +33,10 @@ void copy_rounded(std::int64_t rows, std::int64_t columns, const T* src, std::in
 
 // Room to put matrices together in, kept by the thread: training does it anew each step.
 template <class T>
-T* room_of(std::int64_t size) {
-  thread_local std::vector<T> room;
-  if (room.size() < static_cast<std::size_t>(size)) room.resize(static_cast<std::size_t>(size));
-  return room.data();
+T* buffer_of(std::int64_t size) {
+  thread_local std::vector<T> buffer;
+  if (buffer.size() < static_cast<std::size_t>(size)) buffer.resize(static_cast<std::size_t>(size));
+  return buffer.data();
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ void Weights::prepare(std::span<const MatrixPart<T>> parts, bool backward) {
   Impl& w = *impl_;
   w.transposed = false;
   if (parts.size() == 1 && parts[0].columns == w.out) return w.finish(parts[0].data, backward);
-  T* joined = room_of<T>(w.in * w.out);  // [in, out]
+  T* joined = buffer_of<T>(w.in * w.out);  // [in, out]
   std::int64_t first = 0;
   for (const MatrixPart<T>& part : parts) {
     copy_rounded(w.in, part.columns, part.data, part.columns, joined + first, w.out);
@@ -112,7 +112,7 @@ void Weights::prepare_transposed(const T* e, std::int64_t columns, bool backward
   Impl& w = *impl_;
   w.transposed = true;
   if (columns == w.out) return w.finish(e, backward);
-  T* padded = room_of<T>(w.in * w.out);  // [out, in]
+  T* padded = buffer_of<T>(w.in * w.out);  // [out, in]
   copy_rounded(columns, w.in, e, w.in, padded, w.in);
   std::fill(padded + columns * w.in, padded + w.out * w.in, T{0});
   w.finish(static_cast<const T*>(padded), backward);
@@ -126,13 +126,13 @@ void dense_product(bool transposed, std::int64_t rows, std::int64_t n, std::int6
                    const T* bias, D* y) {
   const std::int64_t ldb = transposed ? k : n;
   std::vector<T> wide_x, wide_b, wide_y;
-  const auto widened = [](const S* from, std::int64_t size, std::vector<T>& room) -> const T* {
+  const auto widened = [](const S* from, std::int64_t size, std::vector<T>& buffer) -> const T* {
     if constexpr (std::is_same_v<S, T>) {
       return from;
     } else {
-      room.resize(static_cast<std::size_t>(size));
-      for (std::int64_t i = 0; i < size; ++i) room[static_cast<std::size_t>(i)] = widen(from[i]);
-      return room.data();
+      buffer.resize(static_cast<std::size_t>(size));
+      for (std::int64_t i = 0; i < size; ++i) buffer[static_cast<std::size_t>(i)] = widen(from[i]);
+      return buffer.data();
     }
   };
   T* sums = nullptr;
@@ -155,8 +155,8 @@ void dense_product(bool transposed, std::int64_t rows, std::int64_t n, std::int6
 
 bool Weights::has_blocks() const noexcept { return impl_ && !impl_->blocks.empty(); }
 
-bool Weights::has_few_rows(std::int64_t rows) const {
-  return has_blocks() || (impl_ && impl_->is_packed() && impl_->packed.has_few_rows(rows));
+bool Weights::has_small_batch(std::int64_t rows) const {
+  return has_blocks() || (impl_ && impl_->is_packed() && impl_->packed.has_small_batch(rows));
 }
 
 std::size_t Weights::bytes() const noexcept {
@@ -198,10 +198,10 @@ namespace {
 // y [rows, out] = x [rows, in] W + bias, W in blocks; columns past those of W are 0.
 void block_product(std::span<const BlockMatrix> parts, std::int64_t rows, std::int64_t in, std::int64_t out,
                    const float* x, const float* bias, float* y) {
-  thread_local std::vector<RowBlock> room;  // [rows, in / 32]
+  thread_local std::vector<RowBlock> buffer;  // [rows, in / 32]
   const std::int64_t blocks = in / kRowBlock;
-  room.resize(std::max(room.size(), static_cast<std::size_t>(rows * blocks)));
-  RowBlock* whole = room.data();
+  buffer.resize(std::max(buffer.size(), static_cast<std::size_t>(rows * blocks)));
+  RowBlock* whole = buffer.data();
   parallel_ranges(rows, std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(1, in)),
                   [=](std::int64_t begin, std::int64_t end) {
                     decode_kernels().round_row((end - begin) * in, x + begin * in, whole + begin * blocks);
@@ -229,10 +229,10 @@ void block_product(std::span<const BlockMatrix> parts, std::int64_t rows, std::i
 }  // namespace
 
 // Threads that wait ask for what parallel_spans over the panels will give them.
-void Weights::will_be_read() const noexcept {
+void Weights::prefetch() const noexcept {
   Team* team = Team::current();
   if (!team || !impl_) return;
-  if (impl_->blocks.empty()) return impl_->packed.will_be_read(*team);
+  if (impl_->blocks.empty()) return impl_->packed.prefetch(*team);
   std::int64_t panels = 0;
   for (const BlockMatrix& part : impl_->blocks) panels += part.panels();
   const std::int64_t threads = std::min<std::int64_t>(team->size(), panels);
@@ -241,7 +241,7 @@ void Weights::will_be_read() const noexcept {
     for (const BlockMatrix& part : impl_->blocks) {
       if (begin < part.panels()) {
         const std::int64_t bytes = std::min(count, part.panels() - begin) * part.panel_bytes();
-        team->expect(static_cast<int>(t), part.panel(begin), std::min(bytes, Team::kMostExpected));
+        team->prefetch(static_cast<int>(t), part.panel(begin), std::min(bytes, Team::kMostExpected));
         break;
       }
       begin -= part.panels();

@@ -51,9 +51,9 @@ class Weights {
   // Column j of blocks, as numbers -> to [in].
   void column(std::int64_t j, float* to) const;
   // Whether a forward product of so many rows runs on our own kernels, and so on the thread's team (core/team.h).
-  bool has_few_rows(std::int64_t rows) const;
+  bool has_small_batch(std::int64_t rows) const;
   // The next forward product but the one at hand: threads of the team that wait ask memory for it. Changes no result.
-  void will_be_read() const noexcept;
+  void prefetch() const noexcept;
   // Bytes of the copy of W that a forward product reads.
   std::size_t bytes() const noexcept;
 

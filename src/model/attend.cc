@@ -125,7 +125,7 @@ void CachedAttention::forward(Pass& p, const LayerWeights& w, const View& q, con
                               LayerActivations& a) {
   const LayerConfig& c = *w.config;
   const AttentionOptions options = layer_options(w);
-  const auto one = [&](std::int64_t first, const ReadPart& part) {
+  const auto one = [&](std::int64_t first, const DecodePart& part) {
     const auto count = static_cast<std::int64_t>(part.tokens.size());
     const Sequences s{1, count};
     KvCache& cache = part.state->layers[static_cast<std::size_t>(w.layer)];
@@ -135,12 +135,12 @@ void CachedAttention::forward(Pass& p, const LayerWeights& w, const View& q, con
     p.device.attend(cache, x.q, x.k, x.v, options, by_head(s, rows_of(a.heads.get(), first, count), c.n_head));
   };
   const bool single =
-      std::all_of(parts_.begin(), parts_.end(), [](const ReadPart& part) { return part.tokens.size() == 1; });
+      std::all_of(parts_.begin(), parts_.end(), [](const DecodePart& part) { return part.tokens.size() == 1; });
   if (single)  // row i belongs to part i
     return p.device.for_each(static_cast<std::int64_t>(parts_.size()),
                              [&](std::int64_t i) { one(i, parts_[static_cast<std::size_t>(i)]); });
   std::int64_t first = 0;
-  for (const ReadPart& part : parts_) {
+  for (const DecodePart& part : parts_) {
     one(first, part);
     first += static_cast<std::int64_t>(part.tokens.size());
   }

@@ -27,12 +27,12 @@ void attend_backward(Pass& pass, const LayerWeights& w, const Heads& x, const La
 // The rows of each part follow what its state's caches hold, and are appended to them.
 class CachedAttention : public Attention {
  public:
-  explicit CachedAttention(std::span<const ReadPart> parts) : parts_(parts) {}
+  explicit CachedAttention(std::span<const DecodePart> parts) : parts_(parts) {}
   void forward(Pass& pass, const LayerWeights& w, const View& q, const View& k, const View& v,
                LayerActivations& a) override;
 
  private:
-  std::span<const ReadPart> parts_;
+  std::span<const DecodePart> parts_;
 };
 
 }  // namespace qkv

@@ -49,7 +49,7 @@ class Decoder {
   // The loss; with gradients, scale * d(loss.sum) is added to their sum. batch has been checked.
   Loss loss(const ParameterViews& values, const Batch& batch, double scale, GradientSum::Impl* gradients);
   // Evaluates each part's tokens after those that its state holds, and writes the last one's logits.
-  void read(const ParameterViews& values, std::span<const ReadPart> parts);
+  void read(const ParameterViews& values, std::span<const DecodePart> parts);
 
  private:
   Pass pass(const Sequences& s, Attention& attention);
@@ -58,8 +58,8 @@ class Decoder {
   View layers_forward(Pass& pass, View x, bool keep);
   View forward(Pass& pass, std::span<const std::int32_t> tokens, bool keep);
   void backward(Pass& pass, std::span<const std::int32_t> tokens, const GradientSlots& g);
-  void read_rows(std::span<const ReadPart> parts);
-  void last_logits(std::span<const ReadPart> parts, const View& y);
+  void read_rows(std::span<const DecodePart> parts);
+  void last_logits(std::span<const DecodePart> parts, const View& y);
   void finish_logits(const View& logits);
   void head_logits(const View& x, const View& logits);
   void head_loss(Pass& pass, const View& x, const std::int32_t* targets, double scale, const View& dx,

@@ -14,40 +14,41 @@ namespace {
 // it.
 constexpr std::size_t kTokensAtOnce = 1024;
 
-std::int64_t rows_of(std::span<const ReadPart> parts) {
+std::int64_t rows_of(std::span<const DecodePart> parts) {
   std::int64_t rows = 0;
-  for (const ReadPart& part : parts) rows += static_cast<std::int64_t>(part.tokens.size());
+  for (const DecodePart& part : parts) rows += static_cast<std::int64_t>(part.tokens.size());
   return rows;
 }
 
-std::int64_t next_position(const ReadPart& part) {
+std::int64_t next_position(const DecodePart& part) {
   const KvCache& cache = part.state->layers.front();
   return cache.first_key() + cache.size();
 }
 
 }  // namespace
 
-void Decoder::read(const ParameterViews& values, std::span<const ReadPart> parts) {
+void Decoder::read(const ParameterViews& values, std::span<const DecodePart> parts) {
   weights_.prepare(values, false);
   work_.layers.resize(std::max<std::size_t>(work_.layers.size(), 1));
-  std::vector<ReadPart> rest(parts.begin(), parts.end());
-  for (ReadPart& part : rest)
+  std::vector<DecodePart> rest(parts.begin(), parts.end());
+  for (DecodePart& part : rest)
     while (part.tokens.size() > kTokensAtOnce) {
-      const ReadPart chunk{part.tokens.first(kTokensAtOnce), part.state};
+      const DecodePart chunk{part.tokens.first(kTokensAtOnce), part.state};
       read_rows({&chunk, 1});
       part.tokens = part.tokens.subspan(kTokensAtOnce);
     }
   device_.run(rows_of(rest), weights_.matrices(), [&] { read_rows(rest); });
 }
 
-void Decoder::read_rows(std::span<const ReadPart> parts) {
-  for (const ReadPart& part : parts) rotary_.reach(next_position(part) + static_cast<std::int64_t>(part.tokens.size()));
+void Decoder::read_rows(std::span<const DecodePart> parts) {
+  for (const DecodePart& part : parts)
+    rotary_.reach(next_position(part) + static_cast<std::int64_t>(part.tokens.size()));
   CachedAttention attention(parts);
   Pass p = pass({1, rows_of(parts)}, attention);
   const View x = p.stream(work_.layers[0].x, c_.d_model);                          // [rows, d_model]
   const View sum = c_.embedding_norm ? p.stream(work_.embedding, c_.d_model) : x;  // [rows, d_model]
   std::int64_t first = 0;
-  for (const ReadPart& part : parts) {
+  for (const DecodePart& part : parts) {
     const auto count = static_cast<std::int64_t>(part.tokens.size());
     device_.embed({1, count}, part.tokens, next_position(part), weights_.tokens, c_.embedding_scale, weights_.positions,
                   qkv::rows_of(sum, first, count));
@@ -59,11 +60,11 @@ void Decoder::read_rows(std::span<const ReadPart> parts) {
 }
 
 // The logits of each part's last row, where they are wanted; y [rows, d_model], the head's input
-void Decoder::last_logits(std::span<const ReadPart> parts, const View& y) {
+void Decoder::last_logits(std::span<const DecodePart> parts, const View& y) {
   const View last = work_.dy.take(device_, operand_, Dims{static_cast<std::int64_t>(parts.size()), c_.d_model});
   std::vector<float*> to;
   std::int64_t row = 0;
-  for (const ReadPart& part : parts) {
+  for (const DecodePart& part : parts) {
     row += static_cast<std::int64_t>(part.tokens.size());
     if (part.logits.empty()) continue;
     device_.convert(qkv::rows_of(y, row - 1, 1), qkv::rows_of(last, static_cast<std::int64_t>(to.size()), 1));

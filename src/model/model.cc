@@ -57,7 +57,7 @@ struct Model::Impl {
   ParameterViews values;        // of parameters, or of vectors
   std::shared_ptr<Device> device;
   std::unique_ptr<Decoder> decoder;
-  bool reads_only = false, recompute = false;
+  bool inference_only = false, recompute = false;
   // An access may end on another thread than the one that computes.
   std::atomic<int> accesses = 0;      // that exist
   std::atomic<bool> changed = false;  // tensors may have other elements, and other memory
@@ -78,10 +78,10 @@ struct Model::Impl {
     check_tensors(table.infos(), values_of_parameters, dtype(), "model");
     parameters = std::move(values_of_parameters);
     bind(parameters);
-    use_operands(dtype());
+    use_compute_dtype(dtype());
   }
-  void use_operands(DType operands) {
-    decoder = std::make_unique<Decoder>(config, table, *device, operands);
+  void use_compute_dtype(DType compute_dtype) {
+    decoder = std::make_unique<Decoder>(config, table, *device, compute_dtype);
     decoder->set_recompute(recompute);
     decoder->set_profile(profile);
     decoder->set_dropout(dropout);
@@ -135,11 +135,11 @@ WeightType weight_type_from_name(std::string_view name) {
 Model::Model(const ModelConfig& config, const StoredParameters& source, WeightType type)
     : impl_(std::make_unique<Impl>(config, device_of(DType::f32))) {
   Impl& m = *impl_;
-  m.reads_only = true;
+  m.inference_only = true;
   bool all_bf16 = fast_bf16();
   for (std::size_t i = 0; i < infos().size(); ++i)
     all_bf16 = all_bf16 && (infos()[i].shape.rank() == 1 || source.stored_type(i) == DType::bf16);
-  m.use_operands(type == DType::bf16 || (!type && all_bf16) ? DType::bf16 : DType::f32);
+  m.use_compute_dtype(type == DType::bf16 || (!type && all_bf16) ? DType::bf16 : DType::f32);
   for (std::size_t i = 0; i < infos().size(); ++i) {
     Tensor& tensor = m.vectors.emplace_back();
     if (infos()[i].decays() && infos()[i].role != ParameterRole::position_embedding) continue;
@@ -168,7 +168,7 @@ Model Model::on_device(std::string_view device) const {
 
 const std::vector<ParameterInfo>& Model::infos() const noexcept { return impl_->table.infos(); }
 const std::vector<Tensor>& Model::parameters() const {
-  if (reads_only()) refuse("a model made for reading alone has no parameters");
+  if (inference_only()) refuse("a model made for reading alone has no parameters");
   return impl_->parameters;
 }
 
@@ -181,26 +181,26 @@ Model::ParameterAccess::~ParameterAccess() {
 std::vector<Tensor>& Model::ParameterAccess::operator*() const noexcept { return impl_.parameters; }
 
 Model::ParameterAccess Model::change_parameters() {
-  if (reads_only()) refuse("a model made for reading alone has no parameters");
+  if (inference_only()) refuse("a model made for reading alone has no parameters");
   return ParameterAccess(*impl_);
 }
 
 std::vector<Tensor> Model::zeros_like_parameters() const {
-  if (reads_only()) refuse("a model made for reading alone has no gradients");
+  if (inference_only()) refuse("a model made for reading alone has no gradients");
   std::vector<Tensor> zeros;
   for (const ParameterInfo& info : infos()) zeros.emplace_back(info.shape, dtype());
   return zeros;
 }
 
-DType Model::operands() const noexcept { return impl_->decoder->operand(); }
+DType Model::compute_dtype() const noexcept { return impl_->decoder->operand(); }
 
-void Model::set_operands(DType operands) {
-  if (operands == this->operands()) return;
-  if (reads_only()) refuse("a model made for reading alone keeps its operands");
-  if (!impl_->device->has_operands(operands))
-    refuse("operands expected " + std::string(dtype() == DType::f32 ? "f32 or bf16" : "f64 for an f64 model") +
-           "; found " + std::string(dtype_name(operands)));
-  impl_->use_operands(operands);
+void Model::set_compute_dtype(DType compute_dtype) {
+  if (compute_dtype == this->compute_dtype()) return;
+  if (inference_only()) refuse("a model made for reading alone keeps its compute_dtype");
+  if (!impl_->device->supports_compute_dtype(compute_dtype))
+    refuse("compute_dtype expected " + std::string(dtype() == DType::f32 ? "f32 or bf16" : "f64 for an f64 model") +
+           "; found " + std::string(dtype_name(compute_dtype)));
+  impl_->use_compute_dtype(compute_dtype);
 }
 
 void Model::set_recompute(bool recompute) {
@@ -220,7 +220,7 @@ void Model::set_dropout(const ModelDropout& dropout) {
   impl_->decoder->set_dropout(dropout);
 }
 
-bool fast_bf16() { return find_device("cpu")->fast_operands(DType::bf16); }
+bool fast_bf16() { return find_device("cpu")->fast_compute_dtype(DType::bf16); }
 
 Tensor Model::logits(const Batch& batch, TraceSink* sink) {
   check(config(), batch, false);
@@ -258,12 +258,12 @@ Loss Model::loss(const Batch& batch) {
   return impl_->ready().loss(impl_->values, batch, 1, nullptr);
 }
 
-bool Model::reads_only() const noexcept { return impl_->reads_only; }
+bool Model::inference_only() const noexcept { return impl_->inference_only; }
 
 std::size_t Model::weight_bytes() const noexcept { return impl_->decoder->weight_bytes(); }
 
 Loss Model::loss_and_gradients(const Batch& batch, double scale, GradientSum& sum) {
-  if (reads_only()) refuse("a model made for reading alone has no gradients");
+  if (inference_only()) refuse("a model made for reading alone has no gradients");
   check(config(), batch, true);
   if (sum.impl_->config != config() || sum.impl_->dtype != dtype())
     refuse("the gradient sum expected the model it was made for");
@@ -274,7 +274,7 @@ Loss Model::loss_and_gradients(const Batch& batch, double scale, GradientSum& su
 }
 
 Loss Model::loss_and_gradients(const Batch& batch, double scale, std::vector<Tensor>& gradients) {
-  if (reads_only()) refuse("a model made for reading alone has no gradients");
+  if (inference_only()) refuse("a model made for reading alone has no gradients");
   check_tensors(infos(), gradients, dtype(), "gradients");
   if (batch.batch == 0) return loss(batch);
   GradientSum sum(*this);
@@ -287,7 +287,7 @@ Loss Model::loss_and_gradients(const Batch& batch, double scale, std::vector<Ten
 
 namespace {
 
-void check_part(const ModelConfig& c, const ReadPart& part) {
+void check_part(const ModelConfig& c, const DecodePart& part) {
   if (!part.state || part.state->layers.size() != static_cast<std::size_t>(c.n_layer))
     refuse("state expected " + std::to_string(c.n_layer) + " layers; found " +
            (part.state ? std::to_string(part.state->layers.size()) : "none"));
@@ -300,7 +300,7 @@ void check_part(const ModelConfig& c, const ReadPart& part) {
   for (std::int32_t token : part.tokens) check_id("token", token, 0, c.vocab_size);
 }
 
-void check_parts(const ModelConfig& c, std::span<const ReadPart> parts) {
+void check_parts(const ModelConfig& c, std::span<const DecodePart> parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     check_part(c, parts[i]);
     for (std::size_t j = 0; j < i; ++j)
@@ -310,7 +310,7 @@ void check_parts(const ModelConfig& c, std::span<const ReadPart> parts) {
 
 }  // namespace
 
-ModelState Model::make_state() const { return make_state(operands()); }
+ModelState Model::make_state() const { return make_state(compute_dtype()); }
 
 ModelState Model::make_state(DType type) const {
   if ((type == DType::f64) != (dtype() == DType::f64))
@@ -324,16 +324,16 @@ ModelState Model::make_state(DType type) const {
   return state;
 }
 
-void Model::read(std::span<const std::int32_t> tokens, ModelState& state, std::span<float> logits) {
-  const ReadPart part{tokens, &state, logits};
-  read_batch({&part, 1});
+void Model::decode(std::span<const std::int32_t> tokens, ModelState& state, std::span<float> logits) {
+  const DecodePart part{tokens, &state, logits};
+  decode_batch({&part, 1});
 }
 
-void Model::read_batch(std::span<const ReadPart> parts) {
+void Model::decode_batch(std::span<const DecodePart> parts) {
   check_parts(config(), parts);
   if (parts.empty()) return;
   std::vector<std::int64_t> before;  // [parts]
-  for (const ReadPart& part : parts) before.push_back(part.state->size());
+  for (const DecodePart& part : parts) before.push_back(part.state->size());
   try {
     impl_->ready().read(impl_->values, parts);
   } catch (...) {

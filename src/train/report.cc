@@ -146,7 +146,7 @@ struct RunReport::Impl {
 
   void write(bool running) {
     const Clock::time_point begin = Clock::now();
-    log.read_on();
+    log.read_new_lines();
     TrainingPage page = page_of(directory, log, notes);
     if (running) {
       page.phase = "running";
@@ -204,7 +204,7 @@ void write_report(const std::string& directory) {
   const std::string path = directory + "/metrics.jsonl";
   if (!fs::exists(path)) throw FileError(path, "is missing: " + directory + " holds no training run");
   RunLog log(path);
-  log.read_on();
+  log.read_new_lines();
   replace_file(page_path(directory), training_page(page_of(directory, log, read_run_notes(directory + "/run.json"))));
 }
 

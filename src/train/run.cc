@@ -60,20 +60,20 @@ class Run {
 
   bool steps() {
     if (!evaluate_if_due()) return stop_here();
-    keep_best();
+    apply_top_k();
     while (trainer_.steps_done() < trainer_.config().steps) {
       if (stop_asked()) return stop_here();
       if (!step()) return stop_here();
       if (stop_asked() && trainer_.steps_done() < trainer_.config().steps) return stop_here();
       if (!evaluate_if_due()) return stop_here();
       if (due(trainer_.config().sample_interval)) sample();
-      if (due(trainer_.config().checkpoint_interval) && trainer_.bad_steps_in_a_row() == 0) begin_to_save();
+      if (due(trainer_.config().checkpoint_interval) && trainer_.bad_steps_in_a_row() == 0) start_saving();
       finish_save(false);
-      if (trainer_.steps_done() < trainer_.config().steps) keep_best();
+      if (trainer_.steps_done() < trainer_.config().steps) apply_top_k();
       tell_trouble();
     }
     save_at_the_end(options_.save_patience);
-    keep_best();
+    apply_top_k();
     return true;
   }
 
@@ -100,7 +100,7 @@ class Run {
       return false;
     } catch (const TrainingDiverged& error) {
       finish_save(true);
-      throw TrainingDiverged(error.step(), error.what() + what_stands());
+      throw TrainingDiverged(error.step(), error.what() + last_checkpoint_note());
     }
     at_rest_ = true;
     const double flops = options_.flops_per_token * static_cast<double>(report.tokens) / report.seconds;
@@ -131,7 +131,7 @@ class Run {
   }
 
   // best/ holds the model of the best evaluation: a checkpoint's, under another name, if there is one of this step.
-  void keep_best() {
+  void apply_top_k() {
     if (!std::exchange(best_is_due_, false)) return;
     publish_best(trainer_.steps_done());
   }
@@ -175,13 +175,13 @@ class Run {
   }
 
   // Writing takes long, so it goes on beside the next steps; the last save of a run is waited for.
-  void begin_to_save() {
+  void start_saving() {
     finish_save(true);
     if (trainer_.steps_done() == trainer_.config().steps || !file_exists(options_.directory)) {
       try_to_save();
       return;
     }
-    trainer_.begin_saving(options_.directory);
+    trainer_.start_saving(options_.directory);
     begun_step_ = trainer_.steps_done();
     begun_evaluation_ = trainer_.evaluated_step();
     best_waits_ = std::exchange(best_is_due_, false);
@@ -197,7 +197,7 @@ class Run {
       if (metrics_) metrics_->follow_name();
       if (observer_.on_checkpoint) observer_.on_checkpoint(saved_step_);
     } catch (const FileError& error) {
-      warn(std::string("not saved: ") + error.what() + what_stands(), begun_step_);
+      warn(std::string("not saved: ") + error.what() + last_checkpoint_note(), begun_step_);
       if (std::exchange(best_waits_, false)) trainer_.set_best(former_best_loss_, former_best_step_);
       return;
     }
@@ -210,7 +210,7 @@ class Run {
       if (std::exchange(last_warning_, "").starts_with("not saved")) warn("saved");
       return true;
     } catch (const FileError& error) {
-      warn(std::string("not saved: ") + error.what() + what_stands());
+      warn(std::string("not saved: ") + error.what() + last_checkpoint_note());
       return false;
     }
   }
@@ -221,7 +221,7 @@ class Run {
     const std::int64_t step = trainer_.steps_done();
     if (trainer_.bad_steps_in_a_row() > 0 && evaluated_well_ != step) {
       throw TrainingDiverged(step, "[train] step " + std::to_string(step) +
-                                       ": the loss or its gradient is NaN or infinite" + what_stands());
+                                       ": the loss or its gradient is NaN or infinite" + last_checkpoint_note());
     }
     at_rest_ = false;    // this was the last attempt
     double pause = 0.1;  // seconds between attempts, longer each time
@@ -234,7 +234,7 @@ class Run {
     try {
       save();
     } catch (const FileError& error) {
-      throw FileError(error.path(), std::string(error.what()).substr(error.path().size() + 2) + what_stands());
+      throw FileError(error.path(), std::string(error.what()).substr(error.path().size() + 2) + last_checkpoint_note());
     }
   }
 
@@ -255,7 +255,7 @@ class Run {
     return std::filesystem::exists(path, error);
   }
 
-  std::string what_stands() const {
+  std::string last_checkpoint_note() const {
     return "; the checkpoint of step " + std::to_string(saved_step_) + " in " + options_.directory + " stands";
   }
 

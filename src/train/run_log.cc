@@ -118,7 +118,7 @@ void RunLog::clear() {
   page_.marks = {Marks("skipped"), Marks("spike"), Marks("repeats")};
 }
 
-void RunLog::read_on() {
+void RunLog::read_new_lines() {
   const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) {
     if (errno != ENOENT) throw_system_error(path_, "cannot be opened for reading", errno);

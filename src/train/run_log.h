@@ -18,7 +18,7 @@ class RunLog {
   // Reads what the file has gained; all of it again where it was cut or replaced. No file is an empty one. A line
   // without its end is left for the next time, a line that is no object with a step is left out and counted. Throws
   // qkv::FileError for a file that cannot be read.
-  void read_on();
+  void read_new_lines();
 
   // Numbers, marks and samples; all else as it was made.
   const TrainingPage& page() const noexcept { return page_; }

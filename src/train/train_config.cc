@@ -64,8 +64,9 @@ void validate(const TrainConfig& c) {
   }
   number("learning_rate", c.learning_rate, c.learning_rate >= 0, "a finite number of at least 0");
   number("min_lr", c.min_lr, c.min_lr >= 0 || c.min_lr == -1, "a finite number of at least 0 (or -1 to derive it)");
-  if (c.operands != DType::f32 && c.operands != DType::bf16)
-    throw std::invalid_argument("[train] operands expected f32 or bf16; found " + std::string(dtype_name(c.operands)));
+  if (c.compute_dtype != DType::f32 && c.compute_dtype != DType::bf16)
+    throw std::invalid_argument("[train] compute_dtype expected f32 or bf16; found " +
+                                std::string(dtype_name(c.compute_dtype)));
   number("dropout", c.dropout, c.dropout >= 0 && c.dropout < 1, "from 0 to below 1");
   plan_optimizer(c.optimizer, {});  // throws for a name that is none
   number("muon_momentum", c.muon_momentum, c.muon_momentum >= 0 && c.muon_momentum < 1, "at least 0 and below 1");

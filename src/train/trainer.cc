@@ -134,7 +134,7 @@ EvalReport Trainer::evaluate(const std::function<bool()>& stop) {
 }
 
 void Trainer::save(const std::string& directory) { impl_->checkpoints.save(directory, impl_->content()); }
-void Trainer::begin_saving(const std::string& directory) { impl_->checkpoints.begin(directory, impl_->content()); }
+void Trainer::start_saving(const std::string& directory) { impl_->checkpoints.begin(directory, impl_->content()); }
 std::optional<std::int64_t> Trainer::finish_saving(bool wait) { return impl_->checkpoints.finish(wait); }
 
 bool Trainer::has_validation() const noexcept { return impl_->data.validation().size() >= 2; }

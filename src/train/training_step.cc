@@ -30,7 +30,7 @@ StepSize size_of(std::span<const Batch> micro_batches) {
 }  // namespace
 
 void use_config(const TrainConfig& config, Model& model) {
-  if (model.dtype() == DType::f32) model.set_operands(config.operands);
+  if (model.dtype() == DType::f32) model.set_compute_dtype(config.compute_dtype);
   model.set_recompute(config.recompute);
 }
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "attention/drawn_case.h"
+#include "attention/random_case.h"
 #include "qkv/threads.h"
 
 namespace qkv::test {
@@ -15,7 +15,7 @@ struct Call {
   Tensor q, k, v, dout, mask, slopes, sinks;
   AttentionOptions options;
 
-  explicit Call(const DrawnCase& c) : options(c.input.options) {
+  explicit Call(const RandomCase& c) : options(c.input.options) {
     const NaiveInput& in = c.input;
     q = make({in.batch, in.n_head, in.q_len, in.d_k}, in.q, c.dtype);
     k = make({in.batch, in.n_kv_head, in.kv_len, in.d_k}, in.k, c.dtype);
@@ -56,7 +56,7 @@ void expect_same(const Everything& a, const Everything& b) {
 TEST(Determinism, AnyNumberOfThreads) {
   for (int n = 0; n < 200 && !::testing::Test::HasFailure(); ++n) {
     Draw draw(31, static_cast<std::uint64_t>(n));
-    const DrawnCase drawn = DrawnCase::draw(draw);
+    const RandomCase drawn = RandomCase::draw(draw);
     SCOPED_TRACE(drawn.words);
     const Call call(drawn);
     set_num_threads(1);
@@ -86,7 +86,7 @@ std::vector<std::int64_t> of_sequence(const std::vector<std::int64_t>& all, std:
 TEST(Determinism, AloneAsInABatch) {
   for (int n = 0; n < 80 && !::testing::Test::HasFailure(); ++n) {
     Draw draw(32, static_cast<std::uint64_t>(n));
-    const DrawnCase drawn = DrawnCase::draw(draw);
+    const RandomCase drawn = RandomCase::draw(draw);
     SCOPED_TRACE(drawn.words);
     const Call call(drawn);
     const Everything all = run(call);
@@ -113,7 +113,7 @@ TEST(Determinism, AloneAsInABatch) {
 TEST(Determinism, AnyLayout) {
   for (int n = 0; n < 80 && !::testing::Test::HasFailure(); ++n) {
     Draw draw(33, static_cast<std::uint64_t>(n));
-    const DrawnCase drawn = DrawnCase::draw(draw);
+    const RandomCase drawn = RandomCase::draw(draw);
     SCOPED_TRACE(drawn.words);
     Call call(drawn);
     const Everything dense = run(call);

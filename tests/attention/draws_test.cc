@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "attention/drawn_case.h"
+#include "attention/random_case.h"
 #include "qkv/threads.h"
 
 namespace qkv::test {
@@ -33,7 +33,7 @@ double tolerance(DType dtype) {
 // The arrays of a case in some layout, and the call on them.
 class Comparison {
  public:
-  Comparison(const DrawnCase& c, AttentionPath path, DType dtype, Draw& draw)
+  Comparison(const RandomCase& c, AttentionPath path, DType dtype, Draw& draw)
       : in_(c.input), dtype_(dtype), sums_(dtype == DType::f64 ? DType::f64 : DType::f32), draw_(draw) {
     options_ = in_.options;
     options_.path = path;
@@ -110,7 +110,7 @@ class Comparison {
 TEST(Draws, AllOptionsAgreeWithTheEquations) {
   for (int n = 0; n < kCases && !HasFailure(); ++n) {
     Draw draw(2024, static_cast<std::uint64_t>(n));
-    const DrawnCase c = DrawnCase::draw(draw);
+    const RandomCase c = RandomCase::draw(draw);
     set_num_threads(n % 8 == 0 ? 3 : 1);
     SCOPED_TRACE("case " + std::to_string(n) + ": " + c.words);
     const NaiveOutput expected = naive_attention(c.input);

@@ -148,7 +148,7 @@ TEST(KvCache, RefusesMoreThanItsCapacity) {
   const Tensor five = numbers({1, 2, 3, 4, 5});
   cache.append(five, five);
   EXPECT_EQ(error_of([&] { cache.append(five, five); }),
-            "[kv_cache] room for 5 more tokens; found 5 held of a capacity of 8");
+            "[kv_cache] space for 5 more tokens; found 5 held of a capacity of 8");
   EXPECT_THAT(values(cache.k()), ElementsAre(1, 2, 3, 4, 5));  // as it was
   const Tensor nine = numbers({1, 2, 3, 4, 5, 6, 7, 8, 9});
   EXPECT_THAT(error_of([&] { KvCache(1, 1, 1, 1, 8).append(nine, nine); }), HasSubstr("0 held of a capacity of 8"));

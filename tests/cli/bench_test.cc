@@ -250,7 +250,7 @@ TEST(BenchCommand, GenerateTellsSpeedAndTraffic) {
   EXPECT_EQ(lines[0]["test"], "pp16");
   EXPECT_EQ(lines[1]["test"], "tg3");
   for (const json& line : lines) {
-    EXPECT_EQ(line["operands"], "bf16");
+    EXPECT_EQ(line["compute_dtype"], "bf16");
     EXPECT_EQ(line["cache_type"], "q8_0");
     EXPECT_EQ(line["batch"], 2);
     EXPECT_EQ(line["depth"], 5);

@@ -38,7 +38,7 @@ TEST(DevicesCommand, ListsThem) {
   EXPECT_THAT(all[0]["settings"]["available"].get<std::string>(),
               HasSubstr(all[0]["settings"]["features"].get<std::string>()));
   EXPECT_EQ(all[1]["dtype"], "f64");
-  EXPECT_EQ(all[1]["operands"], json::array({"f64"}));
+  EXPECT_EQ(all[1]["compute_dtype"], json::array({"f64"}));
 }
 
 TEST(DevicesCommand, AnUnknownDeviceIsMisuseThatListsTheKnownOnes) {

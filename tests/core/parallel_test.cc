@@ -64,7 +64,7 @@ TEST(Parallel, ATeamRunsEachTaskOnceWhetherItsThreadsSleepOrNot) {
       EXPECT_EQ(Team::current() != nullptr, threads > 1);
       for (int round = 0; round < 200; ++round) {
         if (Team* team = Team::current())
-          for (int t = 0; t < team->size(); ++t) team->expect(t, memory.data() + 100 * t, 50000);
+          for (int t = 0; t < team->size(); ++t) team->prefetch(t, memory.data() + 100 * t, 50000);
         if (round % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
         parallel_for(20, [&](std::int64_t i) {
           EXPECT_EQ(Team::current(), nullptr);

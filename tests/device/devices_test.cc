@@ -58,12 +58,12 @@ TEST(Devices, SayWhatTheyComputeWith) {
   EXPECT_EQ(cpu->stream_type(), DType::f32);
   EXPECT_EQ(reference->stream_type(), DType::f64);
   for (const DType type : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
-    EXPECT_EQ(cpu->has_operands(type), type == DType::f32 || type == DType::bf16) << dtype_name(type);
-    EXPECT_EQ(reference->has_operands(type), type == DType::f64) << dtype_name(type);
+    EXPECT_EQ(cpu->supports_compute_dtype(type), type == DType::f32 || type == DType::bf16) << dtype_name(type);
+    EXPECT_EQ(reference->supports_compute_dtype(type), type == DType::f64) << dtype_name(type);
   }
-  EXPECT_TRUE(cpu->fast_operands(DType::f32));
-  EXPECT_TRUE(reference->fast_operands(DType::f64));
-  EXPECT_FALSE(reference->fast_operands(DType::bf16));
+  EXPECT_TRUE(cpu->fast_compute_dtype(DType::f32));
+  EXPECT_TRUE(reference->fast_compute_dtype(DType::f64));
+  EXPECT_FALSE(reference->fast_compute_dtype(DType::bf16));
 }
 
 TEST(Devices, RunWhatTheyAreGiven) {

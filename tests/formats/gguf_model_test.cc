@@ -42,7 +42,7 @@ std::vector<float> logits_of(Model& model) {
   std::vector<float> logits(static_cast<std::size_t>(model.config().vocab_size));
   ModelState state = model.make_state();
   const std::vector<std::int32_t> tokens{3, 1, 4, 1, 5, 9, 2, 6};
-  model.read(tokens, state, logits);
+  model.decode(tokens, state, logits);
   return logits;
 }
 
@@ -61,13 +61,12 @@ void expect_same_parameters(const Model& a, const Model& b, double tolerance) {
 }
 
 // Draws for what starts as ones and zeros, so that nothing can be left out unseen.
-void draw_vectors(Model& model) {
+void random_vectors(Model& model) {
   const Model::ParameterAccess parameters = model.change_parameters();
   for (std::size_t i = 0; i < model.infos().size(); ++i)
     if (model.infos()[i].shape.rank() == 1)
       for (std::int64_t k = 0; k < parameters[i].size(); ++k)
-        parameters[i].data()[k] =
-            0.5f + 0.01f * static_cast<float>((k * 7 + static_cast<std::int64_t>(i)) % 50);
+        parameters[i].data()[k] = 0.5f + 0.01f * static_cast<float>((k * 7 + static_cast<std::int64_t>(i)) % 50);
 }
 
 TEST(GgufModel, WrittenInF32AndReadAgainIsTheSameModel) {
@@ -83,7 +82,7 @@ TEST(GgufModel, WrittenInF32AndReadAgainIsTheSameModel) {
   untied_gpt2.tied_head = false;
   for (const ModelConfig& config : {tied, scaled, biased, small_gpt2(), untied_gpt2}) {
     Model model(config, 3);
-    draw_vectors(model);
+    random_vectors(model);
     save_gguf(scratch.path("m.gguf"), model, small_tokenizer(), "f32");
     const auto source = open_gguf(scratch.path("m.gguf"));
     Model back = model_of(*source);
@@ -385,8 +384,9 @@ TEST(GgufModel, TheSharedCollection) {
 TEST(GgufModel, VerifyTellsContainersFromModels) {
   const Scratch scratch;
   EXPECT_THAT(verify_path(scratch.file("a", Tiny().bytes())), HasSubstr("GGUF v3 llama model: "));
-  EXPECT_THAT(verify_path(scratch.file("b", GgufBytes().string("general.architecture", "llama").bytes())),
-              HasSubstr("GGUF v3 container without a model of the families gpt2, qwen3, qwen2 and llama: 1 keys, 0 tensors"));
+  EXPECT_THAT(
+      verify_path(scratch.file("b", GgufBytes().string("general.architecture", "llama").bytes())),
+      HasSubstr("GGUF v3 container without a model of the families gpt2, qwen3, qwen2 and llama: 1 keys, 0 tensors"));
   EXPECT_THAT(verify_path(scratch.file("c", Tiny().bytes("", "mamba"))), HasSubstr("container"));
   EXPECT_THROW(verify_path(scratch.file("d", Tiny().bytes("blk.0.ffn_up.weight"))), FileError);
   Tiny broken;

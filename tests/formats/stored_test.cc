@@ -19,7 +19,7 @@
 namespace qkv {
 namespace {
 
-std::vector<std::int32_t> drawn_text(std::int64_t count) {
+std::vector<std::int32_t> random_text(std::int64_t count) {
   std::vector<std::int32_t> tokens;
   const Random random(3, 1);
   for (std::int64_t i = 0; i < count; ++i)
@@ -50,17 +50,17 @@ double distance(const Tensor& a, const Tensor& b) {
 
 TEST(StoredWeights, GiveTheLogitsOfTheNumbersThatTheyStandFor) {
   const Scratch scratch;
-  const std::vector<std::int32_t> text = drawn_text(33);
+  const std::vector<std::int32_t> text = random_text(33);
   for (const bool tied : {false, true})
     for (const std::string type : {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"}) {
       SCOPED_TRACE(type + (tied ? " tied" : ""));
       const std::string path = written(scratch, type, tied);
-      LoadedModel wide = load_model(path), stored = load_model_for_reading(path);
-      EXPECT_TRUE(stored.model.reads_only());
-      EXPECT_FALSE(wide.model.reads_only());
-      const DType operands = type == "bf16" && fast_bf16() ? DType::bf16 : DType::f32;
-      EXPECT_EQ(stored.model.operands(), operands);
-      wide.model.set_operands(operands);
+      LoadedModel wide = load_model(path), stored = load_model_for_inference(path);
+      EXPECT_TRUE(stored.model.inference_only());
+      EXPECT_FALSE(wide.model.inference_only());
+      const DType compute_dtype = type == "bf16" && fast_bf16() ? DType::bf16 : DType::f32;
+      EXPECT_EQ(stored.model.compute_dtype(), compute_dtype);
+      wide.model.set_compute_dtype(compute_dtype);
       const Tensor expected = logits_of(wide.model, text), found = logits_of(stored.model, text);
       if (type[0] == 'q')
         EXPECT_LT(distance(found, expected), 2e-4);
@@ -74,12 +74,12 @@ TEST(StoredWeights, GiveTheLogitsOfTheNumbersThatTheyStandFor) {
 
 TEST(StoredWeights, CanBeExpandedOrRounded) {
   const Scratch scratch;
-  const std::vector<std::int32_t> text = drawn_text(20);
+  const std::vector<std::int32_t> text = random_text(20);
   const std::string path = written(scratch, "q8_0", true);
   for (const DType type : {DType::f32, DType::bf16}) {
-    LoadedModel wide = load_model(path), stored = load_model_for_reading(path, type);
-    wide.model.set_operands(type);
-    EXPECT_EQ(stored.model.operands(), type);
+    LoadedModel wide = load_model(path), stored = load_model_for_inference(path, type);
+    wide.model.set_compute_dtype(type);
+    EXPECT_EQ(stored.model.compute_dtype(), type);
     const Tensor expected = logits_of(wide.model, text), found = logits_of(stored.model, text);
     if (type == DType::f32)
       EXPECT_EQ(std::memcmp(found.raw(), expected.raw(), found.bytes()), 0);
@@ -90,10 +90,10 @@ TEST(StoredWeights, CanBeExpandedOrRounded) {
 
 TEST(StoredWeights, HaveTheSameBitsHoweverATextIsRead) {
   const Scratch scratch;
-  const std::vector<std::int32_t> text = drawn_text(37);
+  const std::vector<std::int32_t> text = random_text(37);
   for (const std::string type : {"bf16", "q8_0", "q4_1"}) {
     SCOPED_TRACE(type);
-    Model model = load_model_for_reading(written(scratch, type, true)).model;
+    Model model = load_model_for_inference(written(scratch, type, true)).model;
     const Tensor all = logits_of(model, text);
     std::vector<float> logits(static_cast<std::size_t>(model.config().vocab_size));
     for (const int threads : {1, 2, 3})
@@ -102,7 +102,7 @@ TEST(StoredWeights, HaveTheSameBitsHoweverATextIsRead) {
         ModelState state = model.make_state();
         for (std::size_t at = 0; at < text.size(); at += chunk) {
           const std::size_t end = std::min(text.size(), at + chunk);
-          model.read(std::span(text).subspan(at, end - at), state, logits);
+          model.decode(std::span(text).subspan(at, end - at), state, logits);
           EXPECT_EQ(std::memcmp(logits.data(), all.data() + (end - 1) * logits.size(), logits.size() * sizeof(float)),
                     0);
         }
@@ -113,10 +113,10 @@ TEST(StoredWeights, HaveTheSameBitsHoweverATextIsRead) {
 
 TEST(StoredWeights, RefuseWhatNeedsParameters) {
   const Scratch scratch;
-  Model model = load_model_for_reading(written(scratch, "q8_0", false)).model;
+  Model model = load_model_for_inference(written(scratch, "q8_0", false)).model;
   EXPECT_THROW(model.parameters(), std::invalid_argument);
   EXPECT_THROW(std::as_const(model).parameters(), std::invalid_argument);
-  EXPECT_THROW(model.set_operands(DType::bf16), std::invalid_argument);
+  EXPECT_THROW(model.set_compute_dtype(DType::bf16), std::invalid_argument);
   EXPECT_THROW(model.zeros_like_parameters(), std::invalid_argument);
   std::vector<Tensor> gradients;
   EXPECT_THROW(model.loss_and_gradients({}, 1, gradients), std::invalid_argument);

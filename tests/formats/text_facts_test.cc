@@ -73,13 +73,13 @@ TEST(TextFacts, GoThroughEveryFormat) {
       EXPECT_THAT(again.end_tokens, ElementsAre(258, 256, 257));
       EXPECT_EQ(again.chat_template, kTemplate);
       EXPECT_EQ(load_chat_template(scratch.path(to + "2")), kTemplate);
-      EXPECT_EQ(load_model_for_reading(scratch.path(to + "2")).chat_template, kTemplate);
+      EXPECT_EQ(load_model_for_inference(scratch.path(to + "2")).chat_template, kTemplate);
       const ModelFacts facts = inspect_model(scratch.path(to + "2"));
       EXPECT_EQ(facts.end_tokens, again.end_tokens);
       EXPECT_EQ(facts.chat_template, kTemplate);
       EXPECT_EQ(again.named, named);
       EXPECT_EQ(facts.named, named);
-      EXPECT_EQ(load_model_for_reading(scratch.path(to + "2")).named, named);
+      EXPECT_EQ(load_model_for_inference(scratch.path(to + "2")).named, named);
       EXPECT_EQ(again.tokenizer.begin_token(), -1);  // a name alone puts nothing before a text
     }
 }

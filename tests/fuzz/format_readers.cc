@@ -61,7 +61,7 @@ void read_directory(std::string_view bytes) {
   const std::string_view names = next_part(bytes);
   folder().write("d/tokenizer_config.json", names.empty() ? "{}" : names);
   folder().write("d/model.safetensors", bytes);
-  load_model_for_reading(folder().path("d"));
+  load_model_for_inference(folder().path("d"));
   const LoadedModel loaded = load_model(folder().path("d"));
   for (const Tensor& parameter : loaded.model.parameters()) touch(parameter.raw(), parameter.bytes());
   for (const std::int32_t id : loaded.end_tokens)

@@ -57,7 +57,7 @@ constexpr DType kCacheTypes[] = {DType::f32, DType::bf16, DType::f16, DType::q8_
 // type: a place in kCacheTypes
 std::string prompt_seed(std::size_t type) {
   TextContext context;
-  read_text(writing_model(), std::vector<std::int32_t>{1, 2, 4}, context, kCacheTypes[type]);
+  prefill(writing_model(), std::vector<std::int32_t>{1, 2, 4}, context, kCacheTypes[type]);
   save_prompt_cache(folder().path("prompt"), writing_model(), context);
   return std::string(1, static_cast<char>(type)).append(folder().read("prompt"));
 }
@@ -77,7 +77,7 @@ void read_prompt(std::string_view bytes) {
   if (context.tokens.size() >= 6) return;
   std::vector<std::int32_t> text = context.tokens;
   text.push_back(3);
-  read_text(writing_model(), text, context);  // whatever the keys and values are
+  prefill(writing_model(), text, context);  // whatever the keys and values are
 }
 
 std::vector<std::string> prompt_seeds() { return {prompt_seed(0), prompt_seed(1), prompt_seed(2), prompt_seed(3)}; }
@@ -237,7 +237,7 @@ std::vector<std::string> checkpoint_seeds() {
 void read_notes(std::string_view bytes) {
   const std::string notes = folder().write("run.json", next_part(bytes));
   RunLog log(folder().write("metrics.jsonl", bytes));
-  log.read_on();
+  log.read_new_lines();
   read_run_notes(notes);
 }
 

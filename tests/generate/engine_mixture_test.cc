@@ -31,7 +31,7 @@ class Mixture {
     for (int left = 24; left > 0 || requests.engine.running() + requests.engine.waiting() > 0;) {
       for (std::int64_t more = pick(0, 3); more > 0 && left > 0; --more) {
         const Ids text = prompt();
-        const qkv::GenerateOptions how = drawn_options();
+        const qkv::GenerateOptions how = random_options();
         try {
           asked[requests.submit(text, how)] = {text, how};
           --left;
@@ -59,7 +59,7 @@ class Mixture {
     for (std::size_t i = text.size() / 2; i < text.size(); ++i) text[i] = static_cast<std::int32_t>(pick('a', 'c'));
     return text;
   }
-  qkv::GenerateOptions drawn_options() {
+  qkv::GenerateOptions random_options() {
     qkv::GenerateOptions options = drawing(pick(0, 30));
     options.end_tokens = {static_cast<std::int32_t>(pick(0, 256)), 'z'};
     options.sampler.temperature = pick(0, 2);
@@ -82,8 +82,8 @@ class Mixture {
     EXPECT_EQ(seen.result.reason, expected.result.reason);
     EXPECT_EQ(seen.result.context, expected.result.context);
     EXPECT_EQ(seen.result.shifts, expected.result.shifts);
-    EXPECT_EQ(seen.result.prompt_cached + seen.result.prompt_read,
-              how.max_tokens == 0 ? 0 : expected.result.prompt_read);
+    EXPECT_EQ(seen.result.prompt_cached + seen.result.prompt_evaluated,
+              how.max_tokens == 0 ? 0 : expected.result.prompt_evaluated);
     EXPECT_TRUE(options.prefix_bytes > 0 || seen.result.prompt_cached == 0);
   }
 

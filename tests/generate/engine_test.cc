@@ -31,7 +31,7 @@ TEST(Engine, GivesEachTextAsItIsAlone) {
         EXPECT_EQ(all[i].tokens, expected[i]) << i << " of " << slots;
         EXPECT_EQ(all[i].result.tokens, expected[i]);
         EXPECT_EQ(all[i].ends, 1);
-        EXPECT_EQ(all[i].result.prompt_read, static_cast<std::int64_t>(kPrompts[i].size()));
+        EXPECT_EQ(all[i].result.prompt_evaluated, static_cast<std::int64_t>(kPrompts[i].size()));
       }
     }
   }
@@ -52,7 +52,7 @@ TEST(Engine, SamplesOfAPromptAreStreamsOfTheSeedAndEvaluateItOnce) {
       options.sampler.stream = static_cast<std::uint64_t>(i % 3);
       const Seen& seen = requests.seen[i + 1];
       EXPECT_EQ(seen.tokens, qkv::generate(model, i < 3 ? Ids{1, 2, 3} : Ids{4, 5}, options).tokens) << i;
-      EXPECT_EQ(seen.result.prompt_read, i % 3 > 0 ? 0 : i < 3 ? 3 : 2) << slots;  // read once
+      EXPECT_EQ(seen.result.prompt_evaluated, i % 3 > 0 ? 0 : i < 3 ? 3 : 2) << slots;  // read once
     }
     EXPECT_NE(requests.seen[1].tokens, requests.seen[2].tokens);
   }
@@ -80,7 +80,7 @@ TEST(Engine, TextsThatEndBeforeTheyBegin) {
   EXPECT_FALSE(Requests(model).engine.step());
   for (const Seen& seen : Requests(model, {.slots = 2}).run(kPrompts, drawing(0))) {
     EXPECT_TRUE(seen.tokens.empty());
-    EXPECT_EQ(seen.result.prompt_read, 0);
+    EXPECT_EQ(seen.result.prompt_evaluated, 0);
     EXPECT_EQ(seen.ends, 1);
   }
   const auto full = Requests(model).run({Ids(40, 1), {1}}, drawing(3));
@@ -246,32 +246,32 @@ TEST(Engine, WhatWasEvaluatedIsNotEvaluatedAgainAndChangesNothing) {
   EXPECT_EQ(seen.tokens, wanted);
   EXPECT_EQ(seen.result.prompt_tokens, 6);
   EXPECT_EQ(seen.result.prompt_cached, 4);
-  EXPECT_EQ(seen.result.prompt_read, 2);
+  EXPECT_EQ(seen.result.prompt_evaluated, 2);
   seen = next(prompt);  // all of it is there, its logits too
   EXPECT_EQ(seen.tokens, wanted);
-  EXPECT_EQ(seen.result.prompt_read, 0);
+  EXPECT_EQ(seen.result.prompt_evaluated, 0);
   seen = next({1, 2, 3, 4, 5});  // not so here
   EXPECT_EQ(seen.tokens, qkv::generate(model, Ids{1, 2, 3, 4, 5}, options).tokens);
-  EXPECT_EQ(seen.result.prompt_read, 1);
+  EXPECT_EQ(seen.result.prompt_evaluated, 1);
   // Going on with what was said.
   Ids longer = next(prompt).result.context;
   longer.insert(longer.end(), {20, 21});
   seen = next(longer);
   EXPECT_EQ(seen.tokens, qkv::generate(model, longer, options).tokens);
-  EXPECT_LE(seen.result.prompt_read, 3);
+  EXPECT_LE(seen.result.prompt_evaluated, 3);
 }
 
 TEST(Engine, AGivenPrefixIsSharedByRequests) {
   qkv::Model model = tiny_model();
   const std::vector<Ids> prompts = {{1, 2, 3, 4, 5}, {1, 2, 3}, {6, 1}};
   qkv::TextContext context;
-  qkv::read_text(model, Ids{1, 2, 3, 4}, context);
+  qkv::prefill(model, Ids{1, 2, 3, 4}, context);
   Requests requests(model, {.prefix_bytes = kMuch});
   requests.engine.add_prefix(context);
   const auto all = requests.run(prompts, drawing(6));
-  EXPECT_EQ(all[0].result.prompt_read, 1);
-  EXPECT_EQ(all[1].result.prompt_read, 1);
-  EXPECT_EQ(all[2].result.prompt_read, 2);
+  EXPECT_EQ(all[0].result.prompt_evaluated, 1);
+  EXPECT_EQ(all[1].result.prompt_evaluated, 1);
+  EXPECT_EQ(all[2].result.prompt_evaluated, 2);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(all[i].tokens, qkv::generate(model, prompts[i], drawing(6)).tokens);
   qkv::Model other = tiny_model(41);
   EXPECT_THROW(Requests(other, {.prefix_bytes = kMuch}).engine.add_prefix(context), std::invalid_argument);
@@ -287,8 +287,8 @@ TEST(Engine, RequestsWaitForABeginningThatIsBeingEvaluated) {
   second.insert(second.end(), {2, 3});
   Requests requests(model, {.chunk = 16, .prefix_bytes = kMuch});
   const auto all = requests.run({first, second, {5, 6}}, drawing(5));
-  EXPECT_EQ(all[0].result.prompt_read, 201);
-  EXPECT_EQ(all[1].result.prompt_read, 2);
+  EXPECT_EQ(all[0].result.prompt_evaluated, 201);
+  EXPECT_EQ(all[1].result.prompt_evaluated, 2);
   EXPECT_EQ(all[1].tokens, qkv::generate(model, second, drawing(5)).tokens);
   // Cancelled, what it has evaluated stays.
   Requests cancelled(model, {.chunk = 16, .prefix_bytes = kMuch});

@@ -53,7 +53,7 @@ class PromptCache : public testing::Test {
   }
   void save(qkv::Model& model, const Ids& tokens) const {
     qkv::TextContext context;
-    qkv::read_text(model, tokens, context);
+    qkv::prefill(model, tokens, context);
     qkv::save_prompt_cache(path_, model, context);
   }
   void expect_refused(qkv::Model& model, const std::string& why) const {
@@ -104,7 +104,7 @@ TEST_F(PromptCache, GivesTheSameTextAndIsNotReadAgain) {
     EXPECT_EQ(context.tokens, (Ids{1, 2, 3, 4, 5, 6}));
     const qkv::GenerateResult result = generate_after(model, std::move(context), prompts[i]);
     EXPECT_EQ(result.tokens, qkv::generate(model, prompts[i], drawing()).tokens) << i;
-    EXPECT_EQ(result.prompt_read, read[i]) << i;
+    EXPECT_EQ(result.prompt_evaluated, read[i]) << i;
   }
 }
 
@@ -126,7 +126,7 @@ TEST_F(PromptCache, IsOfOneDType) {
   qkv::Model model = tiny_model();
   for (const qkv::DType type : {qkv::DType::f32, qkv::DType::bf16, qkv::DType::f16, qkv::DType::q8_0}) {
     qkv::TextContext context;
-    qkv::read_text(model, Ids{1, 2, 3, 4}, context, type);
+    qkv::prefill(model, Ids{1, 2, 3, 4}, context, type);
     qkv::save_prompt_cache(path_, model, context);
     for (const qkv::DType other : {qkv::DType::f32, qkv::DType::bf16, qkv::DType::f16, qkv::DType::q8_0}) {
       qkv::TextContext into;
@@ -138,7 +138,7 @@ TEST_F(PromptCache, IsOfOneDType) {
       qkv::load_prompt_cache(path_, model, into);
       const qkv::GenerateResult result = generate_after(model, std::move(into), {1, 2, 3, 4, 5}, type);
       EXPECT_EQ(result.tokens, generate_after(model, {{}, model.make_state(type)}, {1, 2, 3, 4, 5}, type).tokens);
-      EXPECT_EQ(result.prompt_read, 1);
+      EXPECT_EQ(result.prompt_evaluated, 1);
     }
   }
 }
@@ -194,9 +194,9 @@ TEST_F(PromptCache, NumbersThatDoNotFitAreRefusedWithTheRightChecksumToo) {
 TEST(TextContext, ReadTextRefusesWhatDoesNotFit) {
   qkv::Model model = tiny_model();
   qkv::TextContext context;
-  EXPECT_THROW(qkv::read_text(model, Ids{}, context), std::invalid_argument);
-  EXPECT_THROW(qkv::read_text(model, Ids(25, 1), context), std::invalid_argument);
-  EXPECT_THROW(qkv::read_text(model, Ids{19}, context), std::invalid_argument);
+  EXPECT_THROW(qkv::prefill(model, Ids{}, context), std::invalid_argument);
+  EXPECT_THROW(qkv::prefill(model, Ids(25, 1), context), std::invalid_argument);
+  EXPECT_THROW(qkv::prefill(model, Ids{19}, context), std::invalid_argument);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ Ids plain(qkv::Model& model, const Ids& prompt, const qkv::GenerateOptions& opti
       text = left;
     }
     qkv::ModelState state = model.make_state();
-    model.read(text, state, logits);
+    model.decode(text, state, logits);
     result.push_back(sampler.sample(logits, history));
     text.push_back(result.back());
     history.push_back(result.back());
@@ -92,7 +92,7 @@ TEST_P(Shift, APromptLongerThanTheContextIsCutAlike) {
   const qkv::GenerateOptions options = shifting(20, 2, 9);
   const qkv::GenerateResult result = qkv::generate(model, prompt, options);
   EXPECT_EQ(result.tokens, plain(model, prompt, options));
-  EXPECT_EQ(result.prompt_read, 2 + (8 - 2) / 2);
+  EXPECT_EQ(result.prompt_evaluated, 2 + (8 - 2) / 2);
 }
 
 TEST_P(Shift, WithoutItTheContextIsTheEnd) {

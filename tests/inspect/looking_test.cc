@@ -92,7 +92,7 @@ TEST(LogitLens, EachStageIsTheHeadOfItsStreamAndTheLastIsTheOutput) {
     SCOPED_TRACE(name);
     Model model(c, 3);
     test::disturb<float>(model, 0.3, 4);
-    const Trace trace = trace_text(model, test::drawn_tokens(c, 1, 9, 5).tokens, {.lens_top = 4});
+    const Trace trace = trace_text(model, test::random_tokens(c, 1, 9, 5).tokens, {.lens_top = 4});
     ASSERT_EQ(trace.lens.size(), 3U);
     // The embedding's stage by hand: the stream, normed if the model does so, times the head.
     const Tensor first = model.unembed(trace.layers[0].resid_pre.view());  // [ctx, vocab_size]
@@ -128,7 +128,7 @@ TEST(Rollout, RowsSumToOneAndReadNoFuture) {
   const ModelConfig c = test::tiny_llama();
   Model model(c, 3);
   test::disturb<float>(model, 0.5, 4);
-  const Trace trace = trace_text(model, test::drawn_tokens(c, 1, 11, 5).tokens);
+  const Trace trace = trace_text(model, test::random_tokens(c, 1, 11, 5).tokens);
   for (std::int64_t l = 0; l < 2; ++l)
     for (std::int64_t i = 0; i < 11; ++i) {
       double sum = 0;
@@ -214,7 +214,7 @@ class Effects : public testing::Test {
  protected:
   Effects() : c(test::tiny_llama()), model(c, 3) { test::disturb<float>(model, 0.4, 4); }
   std::vector<std::int32_t> drawn(std::int64_t ctx, std::uint64_t seed) {
-    return test::drawn_tokens(c, 1, ctx, seed).tokens;
+    return test::random_tokens(c, 1, ctx, seed).tokens;
   }
   ModelConfig c;
   Model model;
@@ -295,7 +295,7 @@ TEST(LayersThatDiffer, AreLookedIntoWithTheirOwnHeads) {
   c = c.resolved();
   Model model(c, 3);
   test::disturb<float>(model, 0.3, 4);
-  const std::vector<std::int32_t> tokens = test::drawn_tokens(c, 1, 9, 5).tokens;
+  const std::vector<std::int32_t> tokens = test::random_tokens(c, 1, 9, 5).tokens;
   const Trace trace = trace_text(model, tokens);
   EXPECT_EQ(trace.layers[0].pattern.shape(), (Dims{2, 9, 9}));
   EXPECT_EQ(trace.layers[1].pattern.shape(), (Dims{4, 9, 9}));
@@ -322,10 +322,10 @@ TEST(LayersThatDiffer, APageRefusesByNameWhatItCannotShow) {
     c.layers.assign(2, c);
     change(c.layers[1]);
     Model model(c, 3);
-    const std::vector<std::int32_t> tokens = test::drawn_tokens(c, 1, 9, 5).tokens;
+    const std::vector<std::int32_t> tokens = test::random_tokens(c, 1, 9, 5).tokens;
     const Trace trace = trace_text(model, tokens);
     const std::string found = message_of([&] { inspect_page(trace, Tokenizer::bytes()); });
-    EXPECT_EQ(message_of([&] { require_page_room(model, tokens); }), found);
+    EXPECT_EQ(message_of([&] { require_page_fits(model, tokens); }), found);
     return found;
   };
   using testing::HasSubstr;
@@ -348,7 +348,7 @@ TEST(LayersThatDiffer, APageRefusesByNameWhatItCannotShow) {
 TEST(SaveTrace, NamesAndShapesOfTransformerLens) {
   const ModelConfig c = test::tiny_llama();
   Model model(c, 3);
-  const Trace trace = trace_text(model, test::drawn_tokens(c, 1, 7, 5).tokens);
+  const Trace trace = trace_text(model, test::random_tokens(c, 1, 7, 5).tokens);
   const std::string folder = testing::TempDir() + "qkv_trace_" + std::to_string(::getpid());
   EXPECT_EQ(save_trace(folder, trace), 2 * 20 + 1 + 2 + 2)
       << "all but products and scaled; the embedding, the last norm, tokens and logits";

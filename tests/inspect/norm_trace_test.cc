@@ -55,7 +55,7 @@ TEST(NormTrace, NormsAndEmbeddingsAreThoseOfTheStream) {
     SCOPED_TRACE(name);
     Model model(c, 3);
     test::disturb<float>(model, 0.3, 4);
-    const test::Tokens t = test::drawn_tokens(c, 1, c.ctx_len, 6);
+    const test::Tokens t = test::random_tokens(c, 1, c.ctx_len, 6);
     const Trace trace = trace_text(model, t.tokens, {.lens_top = 0, .rollout = false});
     const TraceAround& a = trace.around;
     EXPECT_EQ(a.pos_embed.size() > 0, c.positions == Positions::learned);
@@ -104,7 +104,7 @@ std::set<std::string> files_of(const std::string& folder) {
 TEST(TraceSaver, WritesDuringThePassWhatSaveTraceWritesAfterIt) {
   const ModelConfig c = test::tiny_gpt2();
   Model model(c, 3);
-  const std::vector<std::int32_t> tokens = test::drawn_tokens(c, 1, 7, 5).tokens;
+  const std::vector<std::int32_t> tokens = test::random_tokens(c, 1, 7, 5).tokens;
   const std::string folder = testing::TempDir() + "qkv_saver_" + std::to_string(::getpid());
   const Trace trace = trace_text(model, tokens);
   const std::int64_t files = save_trace(folder + "/after", trace);

@@ -53,7 +53,7 @@ TEST(Trace, LogitsAreThoseOfTheFusedPathToRounding) {
   for (const auto& [name, c] : test::models_of_many_shapes()) {
     SCOPED_TRACE(name);
     Model model = disturbed(c);
-    const test::Tokens t = test::drawn_tokens(c, 1, c.ctx_len, 5);
+    const test::Tokens t = test::random_tokens(c, 1, c.ctx_len, 5);
     const Tensor fused = model.logits(t);
     TraceRecorder recorder(c.n_layer);
     const Tensor traced = model.logits(t, &recorder);
@@ -164,7 +164,7 @@ TEST(Trace, EachActivationFollowsFromTheOnesBefore) {
   for (const auto& [name, c] : test::models_of_many_shapes()) {
     SCOPED_TRACE(name);
     Model model = disturbed(c);
-    const test::Tokens t = test::drawn_tokens(c, 1, c.ctx_len, 6);
+    const test::Tokens t = test::random_tokens(c, 1, c.ctx_len, 6);
     const Trace trace = trace_text(model, t.tokens);
     ASSERT_EQ(trace.layers.size(), static_cast<std::size_t>(c.n_layer));
     const std::int64_t n = c.ctx_len;
@@ -193,7 +193,7 @@ TEST(Trace, EachActivationFollowsFromTheOnesBefore) {
 TEST(Trace, RotaryTurnsQAndKByThePosition) {
   const ModelConfig c = test::tiny_llama();
   Model model = disturbed(c);
-  const Trace trace = trace_text(model, test::drawn_tokens(c, 1, c.ctx_len, 6).tokens);
+  const Trace trace = trace_text(model, test::random_tokens(c, 1, c.ctx_len, 6).tokens);
   const std::vector<double> frequencies = rotary_frequencies(c);
   const std::int64_t half = c.head_dim / 2;
   for (std::int64_t t = 0; t < c.ctx_len; ++t)
@@ -209,7 +209,7 @@ TEST(Trace, RotaryTurnsQAndKByThePosition) {
 TEST(Trace, TheSameBitsAtAnyNumberOfThreads) {
   const ModelConfig c = test::tiny_llama();
   Model model = disturbed(c);
-  const std::vector<std::int32_t> tokens = test::drawn_tokens(c, 1, c.ctx_len, 6).tokens;
+  const std::vector<std::int32_t> tokens = test::random_tokens(c, 1, c.ctx_len, 6).tokens;
   set_num_threads(1);
   const Trace one = trace_text(model, tokens);
   set_num_threads(3);
@@ -222,9 +222,9 @@ TEST(Trace, TheSameBitsAtAnyNumberOfThreads) {
 
 TEST(Trace, OperandsOfBf16AndModelsOfF64) {
   const ModelConfig c = test::tiny_gpt2();
-  const std::vector<std::int32_t> tokens = test::drawn_tokens(c, 1, 7, 6).tokens;
+  const std::vector<std::int32_t> tokens = test::random_tokens(c, 1, 7, 6).tokens;
   Model wide = disturbed(c, DType::f64), narrow = disturbed(c), model = disturbed(c);
-  narrow.set_operands(DType::bf16);
+  narrow.set_compute_dtype(DType::bf16);
   const Trace f64 = trace_text(wide, tokens), bf16 = trace_text(narrow, tokens), f32 = trace_text(model, tokens);
   EXPECT_LT(largest_difference(f64.logits, f32.logits), 1e-4);
   EXPECT_LT(largest_difference(f64.layers[1].pattern, f32.layers[1].pattern), 1e-5);
@@ -237,7 +237,7 @@ TEST(Trace, OperandsOfBf16AndModelsOfF64) {
 TEST(Trace, ShowsWhatIsWantedInTheOrderInWhichItIsMade) {
   const ModelConfig c = test::tiny_andrea();
   Model model(c, 3);
-  const test::Tokens t = test::drawn_tokens(c, 3, 5, 5);
+  const test::Tokens t = test::random_tokens(c, 3, 5, 5);
   Onlooker sink;
   for (int i = 0; i < kTraceSites; ++i) sink.sites.push_back(static_cast<TraceSite>(i));
   model.logits(t, &sink);
@@ -261,7 +261,7 @@ TEST(Trace, ShowsWhatIsWantedInTheOrderInWhichItIsMade) {
 TEST(Trace, ABatchIsSeenAtOnceAndPaddingAsWell) {
   const ModelConfig c = test::tiny_llama();
   Model model = disturbed(c);
-  test::Tokens t = test::drawn_tokens(c, 3, 6, 5);
+  test::Tokens t = test::random_tokens(c, 3, 6, 5);
   t.lengths = {6, 2, 4};
   struct Shapes : TraceSink {
     std::vector<Dims> shapes;
@@ -277,7 +277,7 @@ TEST(Trace, ABatchIsSeenAtOnceAndPaddingAsWell) {
 TEST(Trace, WhatASinkWritesIsWhatThePassGoesOnWith) {
   const ModelConfig c = test::tiny_gpt2();
   Model model = disturbed(c);
-  const test::Tokens t = test::drawn_tokens(c, 1, 6, 5);
+  const test::Tokens t = test::random_tokens(c, 1, 6, 5);
   struct Zero : TraceSink {
     TraceSite site;
     bool wants(TraceSite s, std::int64_t layer) const override { return s == site && layer == 0; }
@@ -316,7 +316,7 @@ TEST(Trace, WhatASinkWritesIsWhatThePassGoesOnWith) {
 TEST(Trace, WhatASinkThrowsComesOut) {
   const ModelConfig c = test::tiny_andrea();
   Model model(c, 3);
-  const test::Tokens t = test::drawn_tokens(c, 1, 5, 5);
+  const test::Tokens t = test::random_tokens(c, 1, 5, 5);
   const Tensor before = model.logits(t);
   struct Thrower : TraceSink {
     bool wants(TraceSite, std::int64_t layer) const override { return layer == 1; }

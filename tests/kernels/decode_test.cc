@@ -81,7 +81,7 @@ TEST(RoundRow, ZerosTinyNumbersAndWhatIsNotFinite) {
 }
 
 // A panel of drawn bytes with scales near 1, as decode_kernels.h lays it out.
-std::vector<std::byte> drawn_panel(DType type, std::int64_t blocks, std::uint64_t seed) {
+std::vector<std::byte> random_panel(DType type, std::int64_t blocks, std::uint64_t seed) {
   const Random random(seed, 4);
   std::vector<std::byte> panel(static_cast<std::size_t>(blocks * panel_block_bytes(type)));
   for (std::size_t i = 0; i < panel.size(); ++i) panel[i] = static_cast<std::byte>(random.below(i, 256));
@@ -128,7 +128,7 @@ TEST(BlockPanel, EverySetGivesTheSameBitsAndTheRightSums) {
   for (const DType type : {DType::q8_0, DType::q4_0, DType::q4_1})
     for (const std::int64_t blocks : {1, 2, 18})
       for (const std::int64_t rows : {1, 2, 3, 5, 6, 13}) {
-        const std::vector<std::byte> panel = drawn_panel(type, blocks, 7);
+        const std::vector<std::byte> panel = random_panel(type, blocks, 7);
         const std::vector<float> x = drawn(rows * blocks * 32, 8);
         std::vector<RowBlock> whole(static_cast<std::size_t>(rows * blocks)), others = whole;
         kPortableDecodeKernels.round_row(rows * blocks * 32, x.data(), whole.data());

@@ -197,7 +197,7 @@ TEST(Model, RefusesBadBatches) {
   const ModelConfig c = test::tiny_andrea();
   Model model(c);
   const auto message = [&](const std::function<void(test::Tokens&)>& change) {
-    test::Tokens t = test::drawn_tokens(c, 2, 5, 1);
+    test::Tokens t = test::random_tokens(c, 2, 5, 1);
     change(t);
     return message_of([&] { model.loss(t); });
   };
@@ -215,7 +215,7 @@ TEST(Model, RefusesBadBatches) {
   EXPECT_THROW(Model(c, 0, DType::bf16), std::invalid_argument);
   std::vector<Tensor> gradients = model.zeros_like_parameters();
   gradients.pop_back();
-  const test::Tokens tokens = test::drawn_tokens(c, 2, 5, 1);
+  const test::Tokens tokens = test::random_tokens(c, 2, 5, 1);
   EXPECT_THAT(message_of([&] { model.loss_and_gradients(tokens, 1, gradients); }), HasSubstr("[gradients]"));
 }
 

@@ -67,22 +67,22 @@ TEST(GradientLanes, PartsOfTheLanesGiveTheBitsOfTheWhole) {
     std::vector<bool> all(model.infos().size(), true), some = all;
     for (std::size_t i = 0; i < some.size(); ++i) some[i] = i % 3 == 1;
     for (const std::int64_t batch : {1, 2, 3, 5, 7, 8, 11, 16, 21}) {
-      const test::Tokens tokens = test::drawn_tokens(config, batch, 9, 3);
+      const test::Tokens tokens = test::random_tokens(config, batch, 9, 3);
       expect_parts_are_the_whole(model, tokens, all);
       if (batch == 11) expect_parts_are_the_whole(model, tokens, some);
     }
-    model.set_operands(DType::bf16);
-    expect_parts_are_the_whole(model, test::drawn_tokens(config, 13, 9, 3), all);
+    model.set_compute_dtype(DType::bf16);
+    expect_parts_are_the_whole(model, test::random_tokens(config, 13, 9, 3), all);
   }
   Model model(test::tiny_gpt2(), 1, DType::f64);
-  expect_parts_are_the_whole(model, test::drawn_tokens(test::tiny_gpt2(), 6, 9, 3),
+  expect_parts_are_the_whole(model, test::random_tokens(test::tiny_gpt2(), 6, 9, 3),
                              std::vector<bool>(model.infos().size(), true));
 }
 
 // The losses of a step's sequences, added up in order, are its loss.
 TEST(GradientLanes, EachSequenceHasItsLoss) {
   Model model(test::tiny_llama(), 1);
-  const test::Tokens tokens = test::drawn_tokens(test::tiny_llama(), 6, 9, 3);
+  const test::Tokens tokens = test::random_tokens(test::tiny_llama(), 6, 9, 3);
   GradientSum sum(model);
   sum.begin(6);
   const Loss loss = model.loss_and_gradients(tokens, kScale, sum);
@@ -97,7 +97,7 @@ TEST(GradientLanes, RefusesWhatIsNoSubtree) {
   EXPECT_THROW(a.begin(0), std::invalid_argument);
   for (const LaneRange lanes : {LaneRange{0, 3}, LaneRange{1, 2}, LaneRange{8, 1}, LaneRange{-1, 1}, LaneRange{0, 0}})
     EXPECT_THROW(a.begin(8, lanes), std::invalid_argument) << lanes.first << ' ' << lanes.count;
-  const test::Tokens tokens = test::drawn_tokens(test::tiny_andrea(), 8, 9, 3);
+  const test::Tokens tokens = test::random_tokens(test::tiny_andrea(), 8, 9, 3);
   a.begin(8, {0, 2});
   EXPECT_THAT([&] { a.partial(); }, ThrowsMessage<std::invalid_argument>(HasSubstr("expected 2 more sequences")));
   add_lanes(model, tokens, {0, 2}, a);

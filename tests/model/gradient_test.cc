@@ -51,7 +51,7 @@ TEST(ModelGradient, AndreaGpt2AndLlamaShapes) {
   std::uint64_t seed = 1;
   for (const auto& [name, c] : test::tiny_models()) {
     SCOPED_TRACE(name);
-    test::Tokens tokens = test::drawn_tokens(c, 3, c.ctx_len - 1, seed);
+    test::Tokens tokens = test::random_tokens(c, 3, c.ctx_len - 1, seed);
     expect_slopes(c, tokens, seed++, 0.25);
     tokens.lengths = {c.ctx_len - 1, 0, 4};
     expect_slopes(c, tokens, seed++, 0.25);
@@ -62,7 +62,7 @@ TEST(ModelGradient, EachOption) {
   std::uint64_t seed = 20;
   for (const auto& [name, c] : test::models_of_many_shapes()) {
     SCOPED_TRACE(name);
-    test::Tokens tokens = test::drawn_tokens(c, 3, c.ctx_len, seed);
+    test::Tokens tokens = test::random_tokens(c, 3, c.ctx_len, seed);
     tokens.lengths = {c.ctx_len, 0, (c.ctx_len + 1) / 2};
     expect_slopes(c, tokens, seed++, 0.25);
   }
@@ -70,8 +70,8 @@ TEST(ModelGradient, EachOption) {
 
 TEST(ModelGradient, AnyCombinationOfOptions) {
   for (std::uint64_t seed = 100; seed < 160; ++seed) {
-    const ModelConfig c = test::drawn_config(seed);
-    expect_slopes(c, test::drawn_tokens(c, 2, c.ctx_len, seed), seed, 1.0);
+    const ModelConfig c = test::random_config(seed);
+    expect_slopes(c, test::random_tokens(c, 2, c.ctx_len, seed), seed, 1.0);
   }
 }
 
@@ -85,7 +85,7 @@ TEST(ModelGradient, ElementByElement) {
   c.vocab_size = 7;
   c.norm = Norm::layernorm;
   c.norm_bias = c.qkv_bias = c.output_bias = c.mlp_bias = c.embedding_norm = true;
-  const test::Tokens tokens = test::drawn_tokens(c, 2, 5, 3);
+  const test::Tokens tokens = test::random_tokens(c, 2, 5, 3);
   Model model(c, 3, DType::f64);
   test::disturb<double>(model, 0.3, 4);
   auto gradients = model.zeros_like_parameters();
@@ -111,7 +111,7 @@ TEST(ModelGradient, DropoutInF64) {
   for (test::NamedConfig& one : test::models_of_many_options()) models.push_back(std::move(one));
   for (const auto& [name, c] : models) {
     SCOPED_TRACE(name);
-    const test::Tokens tokens = test::drawn_tokens(c, 3, c.ctx_len - 1, seed);
+    const test::Tokens tokens = test::random_tokens(c, 3, c.ctx_len - 1, seed);
     Model model(c, seed, DType::f64);
     test::disturb<double>(model, 0.3, seed);
     model.set_dropout({0.25, seed, 7});
@@ -130,12 +130,12 @@ TEST(ModelGradient, Bf16OperandsAgreeWithF32) {
   for (test::NamedConfig& one : test::models_of_many_options()) models.push_back(std::move(one));
   for (const auto& [name, c] : models) {
     SCOPED_TRACE(name);
-    const test::Tokens tokens = test::drawn_tokens(c, 3, c.ctx_len, 9);
+    const test::Tokens tokens = test::random_tokens(c, 3, c.ctx_len, 9);
     Model model(c, 5);
     test::disturb<float>(model, 0.2, 6);
     auto exact = model.zeros_like_parameters(), found = exact;
     const double loss = model.loss_and_gradients(tokens, 1.0 / 32, exact).mean();
-    model.set_operands(DType::bf16);
+    model.set_compute_dtype(DType::bf16);
     EXPECT_NEAR(model.loss_and_gradients(tokens, 1.0 / 32, found).mean(), loss, 2e-2);
     double error = 0, size = 0;
     for (std::size_t p = 0; p < exact.size(); ++p)
@@ -151,9 +151,10 @@ TEST(ModelGradient, Bf16OperandsAgreeWithF32) {
 
 TEST(ModelGradient, F32AgreesWithF64) {
   std::vector<test::NamedConfig> models = test::models_of_many_shapes();
-  for (std::uint64_t seed = 200; seed < 220; ++seed) models.push_back({std::to_string(seed), test::drawn_config(seed)});
+  for (std::uint64_t seed = 200; seed < 220; ++seed)
+    models.push_back({std::to_string(seed), test::random_config(seed)});
   for (const auto& [name, c] : models) {
-    const test::Tokens tokens = test::drawn_tokens(c, 3, c.ctx_len, 9);
+    const test::Tokens tokens = test::random_tokens(c, 3, c.ctx_len, 9);
     Model wide(c, 5, DType::f64), narrow(c, 5);
     test::disturb<double>(wide, 0.2, 6);
     const Model::ParameterAccess wide_values = wide.change_parameters(), narrow_values = narrow.change_parameters();

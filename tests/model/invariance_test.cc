@@ -44,9 +44,9 @@ TEST(Invariance, AnyNumberOfThreads) {
     SCOPED_TRACE(name);
     Model model(c, 1);
     test::disturb<float>(model, 0.1, 2);
-    const test::Tokens tokens = test::drawn_tokens(c, 5, 150, 3);
-    for (const DType operands : {DType::f32, DType::bf16}) {
-      model.set_operands(operands);
+    const test::Tokens tokens = test::random_tokens(c, 5, 150, 3);
+    for (const DType compute_dtype : {DType::f32, DType::bf16}) {
+      model.set_compute_dtype(compute_dtype);
       set_num_threads(1);
       auto expected = model.zeros_like_parameters();
       const Loss loss = model.loss_and_gradients(tokens, 0.01, expected);
@@ -98,19 +98,19 @@ void expect_batch_is_its_sequences(const ModelConfig& c, const test::Tokens& tok
   const std::vector<std::int64_t> ones(static_cast<std::size_t>(tokens.batch), 1);
   expect_batch_is_its_parts(model, tokens, ones);
   if (model.dtype() != DType::f32) return;
-  model.set_operands(DType::bf16);
+  model.set_compute_dtype(DType::bf16);
   expect_batch_is_its_parts(model, tokens, ones);
 }
 
 TEST(Invariance, FourSequencesAreFourTimesOneAccumulated) {
   for (const auto& [name, c] : models()) {
     SCOPED_TRACE(name);
-    expect_batch_is_its_sequences<float>(c, test::drawn_tokens(c, 4, 70, 3));
+    expect_batch_is_its_sequences<float>(c, test::random_tokens(c, 4, 70, 3));
   }
   // More tokens than are worked on at once.
   ModelConfig c = test::tiny_andrea();
   c.ctx_len = 900;
-  expect_batch_is_its_sequences<float>(c, test::drawn_tokens(c, 5, 900, 3));
+  expect_batch_is_its_sequences<float>(c, test::random_tokens(c, 5, 900, 3));
 }
 
 // ANDREA-120M's and LLaMA-135M's own layers, one of each, in a context long enough for several tiles.
@@ -121,9 +121,9 @@ TEST(Invariance, TheLayersOfPresets) {
     c.n_layer = 1;
     c.vocab_size = 300;
     Model model(c, 1);
-    const test::Tokens tokens = test::drawn_tokens(c, 4, 130, 3);
-    for (const DType operands : {DType::f32, DType::bf16}) {
-      model.set_operands(operands);
+    const test::Tokens tokens = test::random_tokens(c, 4, 130, 3);
+    for (const DType compute_dtype : {DType::f32, DType::bf16}) {
+      model.set_compute_dtype(compute_dtype);
       expect_batch_is_its_parts(model, tokens, {1, 1, 1, 1});
       set_num_threads(1);
       auto expected = model.zeros_like_parameters();
@@ -144,7 +144,7 @@ TEST(Invariance, AStepMayBeCutAnywhere) {
     SCOPED_TRACE(name);
     Model model(c, 1);
     test::disturb<float>(model, 0.1, 2);
-    const test::Tokens tokens = test::drawn_tokens(c, 19, 12, 3);
+    const test::Tokens tokens = test::random_tokens(c, 19, 12, 3);
     for (const std::vector<std::int64_t>& cuts :
          {std::vector<std::int64_t>{1, 18}, {7, 5, 7}, {3, 3, 3, 3, 3, 4}, {10, 9}, {16, 1, 1, 1}})
       expect_batch_is_its_parts(model, tokens, cuts);
@@ -156,7 +156,7 @@ TEST(Invariance, AStepOfTheReferenceMayBeCutAnywhere) {
     SCOPED_TRACE(name);
     Model model(c, 1, DType::f64);
     test::disturb<double>(model, 0.1, 2);
-    const test::Tokens tokens = test::drawn_tokens(c, 19, 5, 3);
+    const test::Tokens tokens = test::random_tokens(c, 19, 5, 3);
     for (const std::vector<std::int64_t>& cuts :
          {std::vector<std::int64_t>{1, 18}, {7, 5, 7}, {2, 2, 2, 2, 2, 2, 2, 2, 2, 1}, {10, 9}, {16, 1, 1, 1}})
       expect_batch_is_its_parts(model, tokens, cuts);
@@ -169,7 +169,7 @@ TEST(Invariance, DropoutDependsOnNothingButItsNumbers) {
     Model model(c, 1);
     test::disturb<float>(model, 0.1, 2);
     model.set_dropout({0.2, 5, 3});
-    test::Tokens tokens = test::drawn_tokens(c, 5, 60, 3);
+    test::Tokens tokens = test::random_tokens(c, 5, 60, 3);
     tokens.lengths = {60, 7, 60, 0, 33};  // one alone is cut to its length
     auto first = model.zeros_like_parameters(), other = first;
     set_num_threads(1);
@@ -197,15 +197,15 @@ TEST(Invariance, RecomputedActivationsHaveTheSameBits) {
     SCOPED_TRACE(name);
     Model model(c, 1);
     test::disturb<float>(model, 0.1, 2);
-    const test::Tokens tokens = test::drawn_tokens(c, 3, 50, 3);
-    for (const DType operands : {DType::f32, DType::bf16}) {
-      model.set_operands(operands);
-      auto kept = model.zeros_like_parameters(), remade = model.zeros_like_parameters();
+    const test::Tokens tokens = test::random_tokens(c, 3, 50, 3);
+    for (const DType compute_dtype : {DType::f32, DType::bf16}) {
+      model.set_compute_dtype(compute_dtype);
+      auto kept = model.zeros_like_parameters(), recomputed = model.zeros_like_parameters();
       const Loss loss = model.loss_and_gradients(tokens, 0.01, kept);
       model.set_recompute(true);
-      EXPECT_EQ(model.loss_and_gradients(tokens, 0.01, remade).sum, loss.sum);
+      EXPECT_EQ(model.loss_and_gradients(tokens, 0.01, recomputed).sum, loss.sum);
       model.set_recompute(false);
-      expect_same_bits(model, kept, remade);
+      expect_same_bits(model, kept, recomputed);
     }
   }
 }
@@ -216,10 +216,10 @@ TEST(Invariance, EveryOption) {
     SCOPED_TRACE(name);
     Model model(c, 1);
     test::disturb<float>(model, 0.1, 2);
-    test::Tokens tokens = test::drawn_tokens(c, 4, c.ctx_len, 3);
+    test::Tokens tokens = test::random_tokens(c, 4, c.ctx_len, 3);
     tokens.lengths = {c.ctx_len, 0, (c.ctx_len + 1) / 2, 1};
-    for (const DType operands : {DType::f32, DType::bf16}) {
-      model.set_operands(operands);
+    for (const DType compute_dtype : {DType::f32, DType::bf16}) {
+      model.set_compute_dtype(compute_dtype);
       set_num_threads(1);
       expect_batch_is_its_parts(model, tokens, {1, 1, 1, 1});
       auto kept = model.zeros_like_parameters(), recomputed = kept, threads = kept;
@@ -239,7 +239,7 @@ TEST(Invariance, EveryOption) {
 TEST(Invariance, StepsThatDoNotFitAreRefused) {
   const ModelConfig c = test::tiny_andrea();
   Model model(c, 1);
-  const test::Tokens tokens = test::drawn_tokens(c, 3, 5, 3);
+  const test::Tokens tokens = test::random_tokens(c, 3, 5, 3);
   GradientSum sum(model);
   EXPECT_THROW(sum.begin(0), std::invalid_argument);
   sum.begin(2);
@@ -249,14 +249,14 @@ TEST(Invariance, StepsThatDoNotFitAreRefused) {
   EXPECT_THROW(sum.finish(), std::invalid_argument);
   Model wide(c, 1, DType::f64);
   EXPECT_THROW(wide.loss_and_gradients(tokens, 1, sum), std::invalid_argument);
-  EXPECT_THROW(wide.set_operands(DType::bf16), std::invalid_argument);
-  EXPECT_THROW(model.set_operands(DType::f16), std::invalid_argument);
+  EXPECT_THROW(wide.set_compute_dtype(DType::bf16), std::invalid_argument);
+  EXPECT_THROW(model.set_compute_dtype(DType::f16), std::invalid_argument);
 }
 
 TEST(Invariance, PaddedSequencesAreTheirUnpaddedSelves) {
   for (const auto& [name, c] : models()) {
     SCOPED_TRACE(name);
-    test::Tokens tokens = test::drawn_tokens(c, 5, 70, 4);
+    test::Tokens tokens = test::random_tokens(c, 5, 70, 4);
     tokens.lengths = {70, 1, 0, 33, 64};
     for (std::int64_t b = 0; b < 5; ++b)  // what stands in the padding is never looked at
       for (std::int64_t t = tokens.lengths[static_cast<std::size_t>(b)]; t < 70; ++t)
@@ -273,7 +273,7 @@ TEST(Invariance, TheFutureChangesNothingBeforeIt) {
     Model model(c, 1);
     test::disturb<float>(model, 0.1, 2);
     const std::int64_t ctx = 100;
-    test::Tokens tokens = test::drawn_tokens(c, 2, ctx, 5);
+    test::Tokens tokens = test::random_tokens(c, 2, ctx, 5);
     const Tensor before = model.logits(tokens);
     for (const std::int64_t t : {99, 64, 31, 1}) {
       test::Tokens changed = tokens;
@@ -304,12 +304,12 @@ TEST(Invariance, TheFutureChangesNothingBeforeIt) {
 TEST(Invariance, RepeatingAndOtherWorkInBetweenChangeNothing) {
   const ModelConfig c = models()[1].config;
   Model model(c, 1);
-  const test::Tokens tokens = test::drawn_tokens(c, 3, 90, 6), other = test::drawn_tokens(c, 6, 150, 7);
+  const test::Tokens tokens = test::random_tokens(c, 3, 90, 6), other = test::random_tokens(c, 6, 150, 7);
   auto first = model.zeros_like_parameters(), second = model.zeros_like_parameters(),
        ignored = model.zeros_like_parameters();
   model.loss_and_gradients(tokens, 0.5, first);
   model.loss_and_gradients(other, 0.5, ignored);
-  model.logits(test::drawn_tokens(c, 1, 2, 8));
+  model.logits(test::random_tokens(c, 1, 2, 8));
   model.loss_and_gradients(tokens, 0.5, second);
   expect_same_bits(model, first, second);
 }

@@ -21,7 +21,7 @@ TEST(Loss, MeanIsOverTargetsNotOverBatches) {
 TEST(Loss, AccumulatedMicroBatchesWeighEveryTargetAlike) {
   const ModelConfig c = test::tiny_andrea();
   Model model(c, 3, DType::f64);
-  test::Tokens all = test::drawn_tokens(c, 2, 3, 8);
+  test::Tokens all = test::random_tokens(c, 2, 3, 8);
   all.targets = {4, -1, -1, 1, 2, 3};
   auto together = model.zeros_like_parameters(), accumulated = model.zeros_like_parameters();
   const Loss loss = model.loss_and_gradients(all, 1.0 / 4, together);
@@ -38,7 +38,7 @@ TEST(Loss, AccumulatedMicroBatchesWeighEveryTargetAlike) {
 TEST(Loss, NoRealTargetGivesZeroNotNan) {
   for (const auto& [name, c] : test::tiny_models()) {
     Model model(c, 3);
-    test::Tokens tokens = test::drawn_tokens(c, 2, 5, 8);
+    test::Tokens tokens = test::random_tokens(c, 2, 5, 8);
     std::fill(tokens.targets.begin(), tokens.targets.end(), -1);
     auto gradients = model.zeros_like_parameters();
     const Loss loss = model.loss_and_gradients(tokens, 1.0, gradients);
@@ -74,7 +74,7 @@ TEST(Loss, StartsAtTheLogarithmOfTheVocabulary) {
   configs.push_back(gpt2);
   for (const ModelConfig& c : configs) {
     Model model(c, 1);
-    const test::Tokens tokens = test::drawn_tokens(c, 8, std::min<std::int64_t>(c.ctx_len, 64), 2);
+    const test::Tokens tokens = test::random_tokens(c, 8, std::min<std::int64_t>(c.ctx_len, 64), 2);
     const double expected = std::log(static_cast<double>(c.vocab_size));
     EXPECT_NEAR(model.loss(tokens).mean(), expected, 0.02 * expected) << c.d_model << " " << c.vocab_size;
   }

@@ -79,7 +79,7 @@ struct Found {
 Found found_by(Model& model, const test::Tokens& tokens) {
   Found found{model.logits(tokens), std::vector<float>(static_cast<std::size_t>(model.config().vocab_size))};
   ModelState state = model.make_state();
-  for (const std::int32_t& token : tokens.tokens) model.read({&token, 1}, state, found.last);
+  for (const std::int32_t& token : tokens.tokens) model.decode({&token, 1}, state, found.last);
   return found;
 }
 
@@ -90,10 +90,10 @@ TEST(StoredModel, HasTheBitsOfTheModelWithTheSameNumbers) {
       Model model(c, 1);
       test::disturb<float>(model, 0.1, 2);
       const Stored stored(model, DType::bf16);
-      model.set_operands(type);
+      model.set_compute_dtype(type);
       Model reader(c, stored, type);
-      EXPECT_TRUE(reader.reads_only());
-      const test::Tokens tokens = test::drawn_tokens(c, 1, c.ctx_len, 3);
+      EXPECT_TRUE(reader.inference_only());
+      const test::Tokens tokens = test::random_tokens(c, 1, c.ctx_len, 3);
       const Found expected = found_by(model, tokens), found = found_by(reader, tokens);
       EXPECT_EQ(std::memcmp(found.logits.raw(), expected.logits.raw(), expected.logits.bytes()), 0);
       EXPECT_EQ(found.last, expected.last);
@@ -114,7 +114,7 @@ TEST(StoredModel, InBlocksIsNearTheModelWithTheSameNumbers) {
     test::disturb<float>(model, 0.1, 2);
     const Stored stored(model, DType::q8_0);
     Model reader(c, stored, WeightType{});
-    const test::Tokens tokens = test::drawn_tokens(c, 1, c.ctx_len, 3);
+    const test::Tokens tokens = test::random_tokens(c, 1, c.ctx_len, 3);
     const Found expected = found_by(model, tokens), found = found_by(reader, tokens);
     EXPECT_LT(reader.weight_bytes(), model.weight_bytes() / 3);
     double error = 0, size = 0;

@@ -67,7 +67,7 @@ class Draws {
 };
 
 // What attention and positions can do besides the plain case, each option in about half of the configurations.
-inline void draw_attention(Draws& draw, LayerConfig& c) {
+inline void random_attention(Draws& draw, LayerConfig& c) {
   c.window_left = draw.yes() ? draw.pick(5) : -1;
   c.attention_scale = draw.yes() ? 0.3 : 0;
   c.softcap = draw.yes() ? 1.5 : 0;
@@ -85,7 +85,7 @@ inline void draw_attention(Draws& draw, LayerConfig& c) {
   if (draw.yes()) c.rope_scaling.attention_factor = 1.25;
 }
 
-inline void draw_blocks(Draws& draw, LayerConfig& c) {
+inline void random_blocks(Draws& draw, LayerConfig& c) {
   c.activation = static_cast<Activation>(draw.pick(5));
   c.gated = draw.yes();
   c.norm_place = static_cast<NormPlace>(draw.pick(3));
@@ -96,7 +96,7 @@ inline void draw_blocks(Draws& draw, LayerConfig& c) {
 }
 
 // Any combination of all options, drawn from the seed; in every second model the layers differ.
-inline ModelConfig drawn_config(std::uint64_t seed) {
+inline ModelConfig random_config(std::uint64_t seed) {
   Draws draw(seed);
   ModelConfig c;
   c.n_layer = 1 + draw.pick(2);
@@ -120,8 +120,8 @@ inline ModelConfig drawn_config(std::uint64_t seed) {
   c.embedding_scale = draw.yes() ? 1.5 : 1;
   c.logit_scale = draw.yes() ? 0.7 : 1;
   c.logit_softcap = draw.yes() ? 2 : 0;
-  draw_attention(draw, c);
-  draw_blocks(draw, c);
+  random_attention(draw, c);
+  random_blocks(draw, c);
   if (!draw.yes()) return c.resolved();
   c.n_layer = 2 + draw.pick(2);
   for (std::int64_t i = 0; i < c.n_layer; ++i) {
@@ -132,8 +132,8 @@ inline ModelConfig drawn_config(std::uint64_t seed) {
     one.v_head_dim = 1 + draw.pick(9);
     one.d_ff = 1 + draw.pick(20);
     one.positions = draw.yes() ? Positions::rotary : c.positions;
-    draw_attention(draw, one);
-    draw_blocks(draw, one);
+    random_attention(draw, one);
+    random_blocks(draw, one);
     c.layers.push_back(one);
   }
   return c.resolved();
@@ -284,7 +284,7 @@ inline std::vector<NamedConfig> models_of_many_shapes() {
   for (NamedConfig& one : models_of_each_option()) list.push_back(std::move(one));
   for (NamedConfig& one : models_of_many_options()) list.push_back(std::move(one));
   for (std::uint64_t seed = 1; seed <= 24; ++seed)
-    list.push_back({"drawn " + std::to_string(seed), drawn_config(seed)});
+    list.push_back({"drawn " + std::to_string(seed), random_config(seed)});
   return list;
 }
 
@@ -316,7 +316,7 @@ struct Tokens {
 };
 
 // Random tokens; about one target in eight is ignored.
-inline Tokens drawn_tokens(const ModelConfig& c, std::int64_t batch, std::int64_t ctx, std::uint64_t seed) {
+inline Tokens random_tokens(const ModelConfig& c, std::int64_t batch, std::int64_t ctx, std::uint64_t seed) {
   const Random random(seed, 5);
   Tokens t{batch, ctx, {}, {}, {}};
   const auto vocab = static_cast<std::uint64_t>(c.vocab_size);

@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "page/inspect_data.h"
-#include "page/inspect_drawn.h"
+#include "page/inspect_random.h"
 #include "page/token_labels.h"
 
 namespace qkv {
 namespace {
 
-using test::DrawnPass;
+using test::RandomPass;
 using ::testing::HasSubstr;
 
 std::size_t occurrences(const std::string& text, const std::string& wanted) {
@@ -29,7 +29,7 @@ std::size_t occurrences(const std::string& text, const std::string& wanted) {
 }
 
 TEST(InspectPage, holds_markup_of_the_text_as_text) {
-  const DrawnPass pass(2, 2, 40, 4);
+  const RandomPass pass(2, 2, 40, 4);
   const std::string html = inspect_html(pass.page);
   EXPECT_EQ(occurrences(html, "</script>"), occurrences(html, "<script"));
   EXPECT_EQ(occurrences(html, "<img"), 0u);
@@ -42,7 +42,7 @@ TEST(InspectPage, holds_markup_of_the_text_as_text) {
 }
 
 TEST(InspectPage, keeps_to_the_bytes_it_may_have) {
-  const DrawnPass pass(3, 4, 48, 16);
+  const RandomPass pass(3, 4, 48, 16);
   const std::string finest = inspect_html(pass.page);
   EXPECT_THAT(finest, HasSubstr("\"weightPeak\":65535,\"weightPower\":3,\"scoreBits\":16,\"vectorBits\":[16,16,"));
   std::size_t before = finest.size() + 1;
@@ -56,7 +56,7 @@ TEST(InspectPage, keeps_to_the_bytes_it_may_have) {
 }
 
 TEST(InspectPage, keeps_the_vectors_of_the_most_interesting_heads) {
-  DrawnPass pass(1, 4, 8, 4);
+  RandomPass pass(1, 4, 8, 4);
   pass.page.head_scores = {{0.1, 0, 0, 0}, {0, 0, 0, 0.9}, {0, 0.8, 0, 0}, {0, 0, 0.15, 0}};
   const auto scores = text_scores(pass.page);
   InspectBlobs blobs;
@@ -98,7 +98,7 @@ TEST(InspectPage, ranks_heads_on_the_text) {
 }
 
 TEST(InspectPage, refuses_what_does_not_fit) {
-  DrawnPass pass(1, 2, 5, 4);
+  RandomPass pass(1, 2, 5, 4);
   InspectPage page = pass.page;
   page.layers[0].k = nullptr;
   EXPECT_THROW(inspect_html(page), std::invalid_argument);

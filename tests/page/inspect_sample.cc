@@ -6,7 +6,7 @@
 #include <iostream>
 #include <stdexcept>
 
-#include "page/inspect_drawn.h"
+#include "page/inspect_random.h"
 
 int main(int count, char** arguments) {
   if (count != 6) {
@@ -15,7 +15,7 @@ int main(int count, char** arguments) {
   }
   try {
     const auto number = [&](int i) { return std::strtoll(arguments[i], nullptr, 10); };
-    const qkv::test::DrawnPass pass(number(2), number(3), number(4), number(5));
+    const qkv::test::RandomPass pass(number(2), number(3), number(4), number(5));
     std::ofstream file(arguments[1], std::ios::binary);
     file << qkv::inspect_html(pass.page);
     if (!file.flush()) throw std::runtime_error("cannot write");

@@ -47,7 +47,7 @@ TEST(Lora, GradientsAreThoseOfTheLoss) {
       for (std::int64_t i = 0; i < start.values[v].size(); ++i)
         start.values[v].data<double>()[i] += 0.1 * std::sin(static_cast<double>(i) + static_cast<double>(v));
     LoraTraining lora(model, std::move(start));
-    const test::Tokens batch = test::drawn_tokens(c, 3, 9, 4);
+    const test::Tokens batch = test::random_tokens(c, 3, 9, 4);
     GradientSum sum(model, adapted_parameters(lora.adapters(), model.infos().size()));
     sum.begin(3);
     model.loss_and_gradients(batch, 1.0, sum);
@@ -77,7 +77,7 @@ TEST(Lora, WantedGradientsAreThoseOfTheWholeModel) {
     std::vector<bool> wanted(model.infos().size());
     for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = model.infos()[i].name.ends_with("wk") || i == 1;
     GradientSum some(model, wanted), all(model);
-    const test::Tokens batch = test::drawn_tokens(named.config, 11, 7, 4);
+    const test::Tokens batch = test::random_tokens(named.config, 11, 7, 4);
     for (GradientSum* sum : {&some, &all}) {
       sum->begin(22);
       for (int i = 0; i < 2; ++i) model.loss_and_gradients(batch, 0.1, *sum);

@@ -99,7 +99,7 @@ struct Process {
 void train(Process& process, const TrainConfig& config, std::int64_t sequences) {
   for (std::int64_t number = 1; number <= 3; ++number) {
     const test::Tokens all =
-        test::drawn_tokens(process.model.config(), sequences, 9, static_cast<std::uint64_t>(number));
+        test::random_tokens(process.model.config(), sequences, 9, static_cast<std::uint64_t>(number));
     const LaneRange lanes = process.step.lanes();
     std::vector<test::Tokens> parts;
     for (std::int64_t at = lanes.begin(sequences); at < lanes.end(sequences); at += 2)

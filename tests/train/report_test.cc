@@ -37,18 +37,18 @@ TEST(RunLog, ReadsOnWhereItStopped) {
   const TestDirectory directory;
   const std::string path = directory / "metrics.jsonl";
   RunLog log(path);
-  log.read_on();
+  log.read_new_lines();
   EXPECT_EQ(log.page().step, 0) << "no file";
   append(path,
          "{\"step\":1,\"loss\":5.5,\"grad_norm\":2,\"learning_rate\":1e-3,\"ms\":250,\"tokens_per_s\":64}\n{\"st");
-  log.read_on();
+  log.read_new_lines();
   EXPECT_EQ(log.page().step, 1);
   EXPECT_EQ(log.page().loss, 5.5);
   EXPECT_EQ(log.page().seconds_done, 0.25);
   append(path, "ep\":2,\"loss\":5,\"grad_norm\":1,\"learning_rate\":2e-3,\"ms\":750,\"tokens_per_s\":32}\n");
   append(path, "{\"step\":2,\"val_loss\":5.25,\"bits_per_byte\":2.5,\"val_tokens\":9,\"best\":true}\n");
   append(path, "{\"step\":2,\"sample\":\"\\u4fee\\u5fa9\",\"repeats\":true}\n");
-  log.read_on();
+  log.read_new_lines();
   EXPECT_EQ(log.unreadable_lines(), 0);
   ASSERT_EQ(log.page().losses.buckets().size(), 2U);
   EXPECT_EQ(log.page().losses.buckets()[1].mean(), 5);
@@ -66,14 +66,14 @@ TEST(RunLog, StartsAgainWhereTheFileWasReplaced) {
   const std::string path = directory / "metrics.jsonl";
   append(path, "{\"step\":1,\"loss\":3}\n{\"step\":2,\"loss\":2}\n");
   RunLog log(path);
-  log.read_on();
+  log.read_new_lines();
   append(directory / "new", "{\"step\":1,\"loss\":7}\n{\"step\":2,\"loss\":8}\n{\"step\":3,\"loss\":9}\n");
   std::filesystem::rename(directory / "new", path);
-  log.read_on();
+  log.read_new_lines();
   ASSERT_EQ(log.page().losses.buckets().size(), 3U);
   EXPECT_EQ(log.page().losses.buckets()[0].mean(), 7);
   std::filesystem::resize_file(path, 20);  // cut in place
-  log.read_on();
+  log.read_new_lines();
   EXPECT_EQ(log.page().losses.buckets().size(), 1U);
 }
 
@@ -83,7 +83,7 @@ TEST(RunLog, MarksWhatWentWrong) {
   append(path,
          "{\"step\":1,\"loss\":null,\"grad_norm\":null,\"skipped\":true}\n{\"step\":2,\"loss\":9,\"spike\":7.25}\n");
   RunLog log(path);
-  log.read_on();
+  log.read_new_lines();
   EXPECT_EQ(log.page().losses.buckets().size(), 1U);
   const std::vector<Marks>& marks = log.page().marks;
   EXPECT_EQ(marks[0].kind(), "skipped");
@@ -105,12 +105,12 @@ TEST(RunLog, LeavesOutWhatIsNoLineOfARun) {
   }
   append(path, "{\"step\":3,\"loss\":\"high\",\"grad_norm\":[1],\"x\":{\"loss\":4},\"learning_rate\":1e400}\n");
   RunLog log(path);
-  log.read_on();
+  log.read_new_lines();
   EXPECT_EQ(log.unreadable_lines(), 13) << "the last has a number that is none";
   EXPECT_EQ(log.page().step, 0);
   EXPECT_TRUE(log.page().losses.buckets().empty());
   append(path, "{\"step\":4,\"loss\":\"high\",\"grad_norm\":[1],\"x\":{\"loss\":4}}\n");
-  log.read_on();
+  log.read_new_lines();
   EXPECT_EQ(log.page().step, 4);
   EXPECT_TRUE(log.page().losses.buckets().empty());
 }
@@ -125,7 +125,7 @@ TEST(RunLog, HoldsFewSamplesOfMany) {
   }
   append(path, lines);
   RunLog log(path);
-  log.read_on();
+  log.read_new_lines();
   const std::vector<PageSample>& samples = log.page().samples;
   EXPECT_LE(samples.size(), 200U);
   EXPECT_GE(samples.size(), 30U);

@@ -210,10 +210,10 @@ class Computing(TrainTest):
 
     def test_recomputing_changes_no_bit_and_dropout_does(self):
         weights = {}
-        for name, options in {"plain": [], "remade": ["--recompute"], "dropped": ["--dropout", "0.2"]}.items():
+        for name, options in {"plain": [], "recomputed": ["--recompute"], "dropped": ["--dropout", "0.2"]}.items():
             self.train(name, "--steps", "5", *options)
             weights[name] = self.read(name, "model.safetensors")
-        self.assertEqual(weights["plain"], weights["remade"])
+        self.assertEqual(weights["plain"], weights["recomputed"])
         self.assertNotEqual(weights["plain"], weights["dropped"])
         self.train("dropped_in_parts", "--steps", "5", "--dropout", "0.2", "--stop-after", "2")
         self.train("dropped_in_parts", "--resume", data=self.data)

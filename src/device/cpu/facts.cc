@@ -13,7 +13,7 @@ DeviceFacts CpuDevice::facts() {
     levels += (levels.empty() ? "" : ", ") + std::string(cpu_level_name(level));
   return {.hardware = cpu_name(),
           .stream_type = DType::f32,
-          .operand_types = {DType::f32, DType::bf16},
+          .compute_dtypes = {DType::f32, DType::bf16},
           .threads = num_threads(),
           .memory = total_memory(),
           .available_memory = available_memory(),

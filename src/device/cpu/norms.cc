@@ -73,13 +73,13 @@ namespace {
 
 // The groups of one row in f32, and back.
 template <class S>
-const float* widened(std::int64_t size, const S* x, std::vector<float>& room) {
+const float* widened(std::int64_t size, const S* x, std::vector<float>& buffer) {
   if constexpr (std::is_same_v<S, float>) {
     return x;
   } else {
-    room.resize(static_cast<std::size_t>(size));
-    row_kernels().of<S>().to_f32(size, x, room.data());
-    return room.data();
+    buffer.resize(static_cast<std::size_t>(size));
+    row_kernels().of<S>().to_f32(size, x, buffer.data());
+    return buffer.data();
   }
 }
 

@@ -19,13 +19,13 @@ Weights& of(Matrix& w) { return static_cast<CpuMatrix&>(w).weights; }
 
 std::string_view CpuDevice::name() const noexcept { return "cpu"; }
 DType CpuDevice::stream_type() const noexcept { return DType::f32; }
-bool CpuDevice::has_operands(DType type) const noexcept { return type == DType::f32 || type == DType::bf16; }
+bool CpuDevice::supports_compute_dtype(DType type) const noexcept { return type == DType::f32 || type == DType::bf16; }
 
-bool CpuDevice::fast_operands(DType type) const { return type != DType::bf16 || has_fast_bf16_products(); }
+bool CpuDevice::fast_compute_dtype(DType type) const { return type != DType::bf16 || has_fast_bf16_products(); }
 
 // The threads stay together if all products of the pass run on kernels of our own.
 void CpuDevice::run(std::int64_t rows, std::span<const Matrix* const> matrices, const std::function<void()>& pass) {
-  const auto few = [=](const Matrix* w) { return of(*w).has_few_rows(rows); };
+  const auto few = [=](const Matrix* w) { return of(*w).has_small_batch(rows); };
   if (!std::all_of(matrices.begin(), matrices.end(), few)) return pass();
   Team::lead(pass);
 }
@@ -66,6 +66,6 @@ void CpuDevice::product_backward(const ConstView& dy, const Matrix& w, const Vie
   dx.dtype == DType::f32 ? run(bf16{}, float{}) : run(bf16{}, bf16{});
 }
 
-void CpuDevice::prefetch(const Matrix& w) const { of(w).will_be_read(); }
+void CpuDevice::prefetch(const Matrix& w) const { of(w).prefetch(); }
 
 }  // namespace qkv

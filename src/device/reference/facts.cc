@@ -8,7 +8,7 @@ namespace qkv {
 DeviceFacts ReferenceDevice::facts() {
   return {.hardware = cpu_name(),
           .stream_type = DType::f64,
-          .operand_types = {DType::f64},
+          .compute_dtypes = {DType::f64},
           .threads = num_threads(),
           .memory = total_memory(),
           .available_memory = available_memory(),

@@ -38,8 +38,8 @@ double* elements(Matrix& w) { return static_cast<ReferenceMatrix&>(w).w.data(); 
 
 std::string_view ReferenceDevice::name() const noexcept { return "reference"; }
 DType ReferenceDevice::stream_type() const noexcept { return DType::f64; }
-bool ReferenceDevice::has_operands(DType type) const noexcept { return type == DType::f64; }
-bool ReferenceDevice::fast_operands(DType type) const { return has_operands(type); }
+bool ReferenceDevice::supports_compute_dtype(DType type) const noexcept { return type == DType::f64; }
+bool ReferenceDevice::fast_compute_dtype(DType type) const { return supports_compute_dtype(type); }
 void ReferenceDevice::run(std::int64_t, std::span<const Matrix* const>, const std::function<void()>& pass) { pass(); }
 void ReferenceDevice::prefetch(const Matrix&) const {}
 

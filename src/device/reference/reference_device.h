@@ -16,8 +16,8 @@ class ReferenceDevice : public Device {
   static DeviceFacts facts();
   std::string_view name() const noexcept override;
   DType stream_type() const noexcept override;
-  bool has_operands(DType type) const noexcept override;
-  bool fast_operands(DType type) const override;
+  bool supports_compute_dtype(DType type) const noexcept override;
+  bool fast_compute_dtype(DType type) const override;
   void run(std::int64_t rows, std::span<const Matrix* const> matrices, const std::function<void()>& pass) override;
   void for_each(std::int64_t count, const std::function<void(std::int64_t)>& one) const override;
   Tensor allocate(const Dims& shape, DType dtype) const override;

@@ -40,7 +40,7 @@ class WeightBytes : public TraceSink {
 
 // About how many tokens a page has room for, if the weights of `read` tokens take `bytes`: they grow as the square, and
 // in proportion grow the log-sums (4 bytes a head and token) and the lens (105 characters a stage and token).
-std::int64_t tokens_with_room(const ModelConfig& c, std::int64_t read, double bytes, double most) {
+std::int64_t tokens_that_fit(const ModelConfig& c, std::int64_t read, double bytes, double most) {
   const double square = bytes / static_cast<double>(read * read) * (1 + 1 / static_cast<double>(c.layer(0).n_head));
   const double each =
       5.0 * static_cast<double>(c.n_layer * c.layer(0).n_head) + 105.0 * static_cast<double>(c.n_layer + 1) + 30;
@@ -52,7 +52,7 @@ std::int64_t tokens_with_room(const ModelConfig& c, std::int64_t read, double by
 
 }  // namespace
 
-void require_page_room(Model& model, std::span<const std::int32_t> tokens, const InspectPageOptions& options) {
+void require_page_fits(Model& model, std::span<const std::int32_t> tokens, const InspectPageOptions& options) {
   const ModelConfig& c = model.config();
   require_page_model(c);
   const std::int64_t ctx = std::ssize(tokens);
@@ -71,7 +71,7 @@ void require_page_room(Model& model, std::span<const std::int32_t> tokens, const
         fmt::format("[inspect_page] expected weights that fit into {:.1f} MB; found that those of the first {} of {} "
                     "tokens take {:.1f} "
                     "MB at the least: give a text of about {} tokens",
-                    most / 1e6, read, ctx, found / 1e6, tokens_with_room(c, read, found, most)));
+                    most / 1e6, read, ctx, found / 1e6, tokens_that_fit(c, read, found, most)));
   }
 }
 

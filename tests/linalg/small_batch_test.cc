@@ -33,14 +33,14 @@ bool expect_equal_bits(DType operand, std::int64_t k, std::int64_t n) {
   const Tensor x = drawn({20, k}, operand, 3);
   PackedMatrix matrix;
   matrix.pack(operand, k, n, w.data(), false);
-  if (!matrix.has_few_rows()) return false;
+  if (!matrix.has_small_batch()) return false;
   for (const DType y_dtype : {DType::f32, operand}) {
     Tensor expected({20, n}, y_dtype), found({20, n}, y_dtype);
-    matrix.product(PackedMatrix::Way::library, 20, x.raw(), bias.data(), y_dtype, expected.raw());
+    matrix.product(PackedMatrix::Algorithm::library, 20, x.raw(), bias.data(), y_dtype, expected.raw());
     for (const std::int64_t rows : {1, 2, 3, 4, 7, 20}) {
       std::memset(found.raw(), 0, found.bytes());
       set_num_threads(1 + static_cast<int>(rows % 3));
-      matrix.product(PackedMatrix::Way::few_rows, rows, x.raw(), bias.data(), y_dtype, found.raw());
+      matrix.product(PackedMatrix::Algorithm::small_batch, rows, x.raw(), bias.data(), y_dtype, found.raw());
       const std::size_t bytes = static_cast<std::size_t>(rows * n) * dtype_size(y_dtype);
       EXPECT_EQ(std::memcmp(found.raw(), expected.raw(), bytes), 0) << rows << " rows";
     }
@@ -49,7 +49,7 @@ bool expect_equal_bits(DType operand, std::int64_t k, std::int64_t n) {
   return true;
 }
 
-TEST(FewRows, HaveTheBitsOfManyRows) {
+TEST(SmallBatch, HaveTheBitsOfManyRows) {
   for (const DType operand : {DType::f32, DType::bf16}) {
     if (!packed_products(operand)) continue;
     int there = 0, shapes = 0;
@@ -66,19 +66,19 @@ TEST(FewRows, HaveTheBitsOfManyRows) {
   }
 }
 
-TEST(FewRows, AMatrixThatTellsNothingOfTheOrderIsLeftToTheLibrary) {
+TEST(SmallBatch, AMatrixThatTellsNothingOfTheOrderIsLeftToTheLibrary) {
   if (!packed_products(DType::f32)) GTEST_SKIP() << "no packed products here";
   const std::int64_t k = 1300, n = 70;
   const Tensor zeros({k, n}), x = drawn({1, k}, DType::f32, 3);
   PackedMatrix matrix;
   matrix.pack(DType::f32, k, n, zeros.data(), false);
-  EXPECT_FALSE(matrix.has_few_rows());
+  EXPECT_FALSE(matrix.has_small_batch());
   Tensor y = drawn({1, n}, DType::f32, 4);
   matrix.product(1, x.raw(), nullptr, DType::f32, y.raw());
   for (std::int64_t i = 0; i < n; ++i) EXPECT_EQ(y.data()[i], 0);
   const Tensor w = drawn({k, n}, DType::f32, 1);  // the same shape is known later
   matrix.pack(DType::f32, k, n, w.data(), false);
-  EXPECT_EQ(matrix.has_few_rows(), decode_kernels().f32_panel != nullptr);
+  EXPECT_EQ(matrix.has_small_batch(), decode_kernels().f32_panel != nullptr);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "page/inspect_drawn.h"
+#include "page/inspect_random.h"
 
 #include <algorithm>
 #include <cmath>
@@ -59,8 +59,8 @@ float habit(std::int64_t l, std::int64_t h, std::int64_t i, std::int64_t j, bool
 
 }  // namespace
 
-DrawnPass::DrawnPass(std::int64_t n_layer, std::int64_t n_head, std::int64_t ctx, std::int64_t d_k,
-                     std::uint64_t seed) {
+RandomPass::RandomPass(std::int64_t n_layer, std::int64_t n_head, std::int64_t ctx, std::int64_t d_k,
+                       std::uint64_t seed) {
   const Random random(seed);
   std::uint64_t at = 0;
   const auto drawn = [&] { return static_cast<float>(random.normal(at++)); };

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# How a room of the house is built: qkv_room(NAME SOURCES ... ROOMS ... LIBRARIES ...) makes the static library
-# qkv_NAME, and qkv_test(NAME SOURCES ... ROOMS ... LIBRARIES ...) makes a GoogleTest program registered with CTest.
+# How a room of the house is built: qkv_module(NAME SOURCES ... MODULES ... LIBRARIES ...) makes the static library
+# qkv_NAME, and qkv_test(NAME SOURCES ... MODULES ... LIBRARIES ...) makes a GoogleTest program registered with CTest.
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 
 add_library(qkv_flags INTERFACE)
@@ -54,18 +54,18 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Winvalid-pch -include cmake_pch.hxx)
 endif()
 
-function(qkv_room name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;ROOMS;LIBRARIES" ${ARGN})
+function(qkv_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;MODULES;LIBRARIES" ${ARGN})
   add_library(qkv_${name} STATIC ${ARG_SOURCES})
-  list(TRANSFORM ARG_ROOMS PREPEND qkv_)
-  target_link_libraries(qkv_${name} PUBLIC qkv_flags ${ARG_ROOMS} PRIVATE ${ARG_LIBRARIES})
+  list(TRANSFORM ARG_MODULES PREPEND qkv_)
+  target_link_libraries(qkv_${name} PUBLIC qkv_flags ${ARG_MODULES} PRIVATE ${ARG_LIBRARIES})
 endfunction()
 
 function(qkv_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;ROOMS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;MODULES;LIBRARIES" ${ARGN})
   add_executable(test_${name} ${ARG_SOURCES})
-  list(TRANSFORM ARG_ROOMS PREPEND qkv_)
-  target_link_libraries(test_${name} PRIVATE ${ARG_ROOMS} ${ARG_LIBRARIES} OpenMP::OpenMP_CXX GTest::gmock GTest::gtest
+  list(TRANSFORM ARG_MODULES PREPEND qkv_)
+  target_link_libraries(test_${name} PRIVATE ${ARG_MODULES} ${ARG_LIBRARIES} OpenMP::OpenMP_CXX GTest::gmock GTest::gtest
                         GTest::gtest_main)
   target_include_directories(test_${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_compile_options(test_${name} PRIVATE ${QKV_QUICK_OPTIONS})

@@ -28,18 +28,18 @@ ModelConfig config() {
 
 std::string refused(Model& model, const std::vector<std::int32_t>& tokens, std::size_t most) {
   try {
-    require_page_room(model, tokens, {.most_bytes = most, .first = {}});
+    require_page_fits(model, tokens, {.most_bytes = most, .first = {}});
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
   return "";
 }
 
-TEST(PageRoom, TellsBeforeThePassWhatDoesNotFitAndWhatDoes) {
+TEST(PageSize, TellsBeforeThePassWhatDoesNotFitAndWhatDoes) {
   constexpr std::size_t kMost = 500'000;
   Model model(config(), 3);
   test::disturb<float>(model, 0.3, 4);
-  const std::vector<std::int32_t> tokens = test::drawn_tokens(config(), 1, 1000, 5).tokens;
+  const std::vector<std::int32_t> tokens = test::random_tokens(config(), 1, 1000, 5).tokens;
   const std::string told = refused(model, tokens, kMost);
   EXPECT_THAT(told, testing::HasSubstr("into 0.5 MB"));
   EXPECT_THAT(told, testing::HasSubstr(" of 1000 tokens take "));
@@ -57,9 +57,9 @@ TEST(PageRoom, TellsBeforeThePassWhatDoesNotFitAndWhatDoes) {
   EXPECT_THROW(page(fits * 3 / 2), std::invalid_argument) << told;
 }
 
-TEST(PageRoom, LetsPassWhatFits) {
+TEST(PageSize, LetsPassWhatFits) {
   Model model(config(), 3);
-  const std::vector<std::int32_t> tokens = test::drawn_tokens(config(), 1, 1000, 5).tokens;
+  const std::vector<std::int32_t> tokens = test::random_tokens(config(), 1, 1000, 5).tokens;
   EXPECT_EQ(refused(model, tokens, 5'000'000), "");
   EXPECT_EQ(refused(model, {tokens.begin(), tokens.begin() + 50}, 200'000), "");
   EXPECT_EQ(refused(model, {}, 200'000), "") << "an empty text is trace_text's to refuse";

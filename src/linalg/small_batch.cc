@@ -22,7 +22,7 @@ namespace {
 constexpr std::int64_t kColumns = 64, kRowsAtOnce = 4;
 
 // x [rows, k] in the operand's type, numbers of all magnitudes near 1.
-Tensor drawn_rows(DType operand, std::int64_t rows, std::int64_t k) {
+Tensor random_rows(DType operand, std::int64_t rows, std::int64_t k) {
   const Random random(17, 0);
   Tensor x({rows, k}, operand);
   for (std::int64_t i = 0; i < rows * k; ++i) {
@@ -37,7 +37,7 @@ Tensor drawn_rows(DType operand, std::int64_t rows, std::int64_t k) {
 
 }  // namespace
 
-std::int64_t PackedMatrix::few_rows_chunk() const {
+std::int64_t PackedMatrix::small_batch_chunk() const {
   const DecodeKernels& kernel = decode_kernels();
   const bool bf16 = operand_ == DType::bf16;
   if (vectors_ == 0 || (bf16 ? !kernel.bf16_panel || k_ % 2 != 0 : !kernel.f32_panel)) return 0;
@@ -55,7 +55,7 @@ std::int64_t PackedMatrix::few_rows_chunk() const {
 // The one order of sums whose bits are the library's; 0: none is; -1: these elements do not tell (a matrix of zeros).
 std::int64_t PackedMatrix::find_chunk() const {
   constexpr std::int64_t kRows = 3;
-  const Tensor x = drawn_rows(operand_, kRows, k_);
+  const Tensor x = random_rows(operand_, kRows, k_);
   std::vector<float> theirs(static_cast<std::size_t>(kRows * n_)), ours = theirs, alone = theirs;
   library_product(kRows, x.raw(), nullptr, DType::f32, theirs.data());
   for (std::int64_t r = 0; r < kRows; ++r)
@@ -69,7 +69,7 @@ std::int64_t PackedMatrix::find_chunk() const {
   for (const std::int64_t candidate : {k_, std::int64_t{64}, std::int64_t{128}, std::int64_t{256}, std::int64_t{384},
                                        std::int64_t{512}, std::int64_t{768}, std::int64_t{1024}, std::int64_t{2048}}) {
     if (candidate > k_ || (candidate == k_ && chunk == k_)) continue;
-    few_rows_product(candidate, kRows, x.raw(), nullptr, DType::f32, ours.data());
+    small_batch_product(candidate, kRows, x.raw(), nullptr, DType::f32, ours.data());
     if (!equal(theirs, ours)) continue;
     if (chunk > 0) return -1;
     chunk = candidate;
@@ -77,8 +77,8 @@ std::int64_t PackedMatrix::find_chunk() const {
   return chunk;
 }
 
-void PackedMatrix::few_rows_product(std::int64_t chunk, std::int64_t rows, const void* x, const float* bias,
-                                    DType y_dtype, void* y) const {
+void PackedMatrix::small_batch_product(std::int64_t chunk, std::int64_t rows, const void* x, const float* bias,
+                                       DType y_dtype, void* y) const {
   const DecodeKernels& kernel = decode_kernels();
   const std::int64_t columns = 16 * vectors_, panels = (n_ + columns - 1) / columns;
   parallel_spans(panels, [&](std::int64_t panel) {
@@ -106,15 +106,15 @@ void PackedMatrix::few_rows_product(std::int64_t chunk, std::int64_t rows, const
   });
 }
 
-void PackedMatrix::will_be_read(Team& team) const noexcept {
+void PackedMatrix::prefetch(Team& team) const noexcept {
   if (vectors_ == 0) return;
   const std::int64_t columns = 16 * vectors_, panels = (n_ + columns - 1) / columns;
   const std::int64_t threads = std::min<std::int64_t>(team.size(), panels);
   const auto panel_bytes = panel_size_ * static_cast<std::int64_t>(dtype_size(operand_));
   for (std::int64_t t = 0; t < threads; ++t) {
     const std::int64_t begin = span_begin(panels, threads, t), end = span_begin(panels, threads, t + 1);
-    team.expect(static_cast<int>(t), static_cast<const char*>(elements_.get()) + begin * panel_bytes,
-                std::min((end - begin) * panel_bytes, Team::kMostExpected));
+    team.prefetch(static_cast<int>(t), static_cast<const char*>(elements_.get()) + begin * panel_bytes,
+                  std::min((end - begin) * panel_bytes, Team::kMostExpected));
   }
 }
 

@@ -17,33 +17,33 @@ namespace {
 
 using Logits = std::vector<float>;
 
-Logits read_alone(Model& model, std::span<const std::int32_t> tokens, ModelState& state) {
+Logits decode_alone(Model& model, std::span<const std::int32_t> tokens, ModelState& state) {
   Logits logits(static_cast<std::size_t>(model.config().vocab_size));
-  model.read(tokens, state, logits);
+  model.decode(tokens, state, logits);
   return logits;
 }
 
-Model disturbed(const ModelConfig& c, DType operands) {
+Model disturbed(const ModelConfig& c, DType compute_dtype) {
   Model model(c, 1);
   test::disturb<float>(model, 0.1, 2);
-  model.set_operands(operands);
+  model.set_compute_dtype(compute_dtype);
   return model;
 }
 
 // Sequences of different lengths that are read on together, by one token or by several, have the bits they have alone.
-void expect_batches_equal_single_sequences(const ModelConfig& c, DType operands) {
-  Model model = disturbed(c, operands);
+void expect_batches_equal_single_sequences(const ModelConfig& c, DType compute_dtype) {
+  Model model = disturbed(c, compute_dtype);
   const std::size_t kSequences = 5;
   std::vector<test::Tokens> texts;
   std::vector<ModelState> together, alone;
   for (std::size_t i = 0; i < kSequences; ++i) {
-    texts.push_back(test::drawn_tokens(c, 1, c.ctx_len, 10 + i));
+    texts.push_back(test::random_tokens(c, 1, c.ctx_len, 10 + i));
     together.push_back(model.make_state());
     alone.push_back(model.make_state());
   }
   std::vector<std::size_t> at(kSequences, 0);
   for (std::size_t step = 0; step < 3; ++step) {
-    std::vector<ReadPart> parts;
+    std::vector<DecodePart> parts;
     std::vector<Logits> logits(kSequences, Logits(static_cast<std::size_t>(c.vocab_size)));
     std::vector<std::size_t> counts;
     for (std::size_t i = 0; i < kSequences; ++i) {
@@ -51,9 +51,9 @@ void expect_batches_equal_single_sequences(const ModelConfig& c, DType operands)
       parts.push_back({std::span(texts[i].tokens).subspan(at[i], counts[i]), &together[i],
                        i == 3 ? std::span<float>() : std::span<float>(logits[i])});
     }
-    model.read_batch(parts);
+    model.decode_batch(parts);
     for (std::size_t i = 0; i < kSequences; ++i) {
-      const Logits one = read_alone(model, std::span(texts[i].tokens).subspan(at[i], counts[i]), alone[i]);
+      const Logits one = decode_alone(model, std::span(texts[i].tokens).subspan(at[i], counts[i]), alone[i]);
       at[i] += counts[i];
       EXPECT_EQ(together[i].size(), static_cast<std::int64_t>(at[i]));
       if (i == 3) continue;  // not wanted
@@ -62,59 +62,59 @@ void expect_batches_equal_single_sequences(const ModelConfig& c, DType operands)
   }
 }
 
-TEST(ReadBatch, HasTheBitsOfEachSequenceAlone) {
+TEST(DecodeBatch, HasTheBitsOfEachSequenceAlone) {
   for (const auto& [name, c] : test::tiny_models())
-    for (const DType operands : {DType::f32, DType::bf16})
+    for (const DType compute_dtype : {DType::f32, DType::bf16})
       for (const int threads : {1, 2, 3}) {
-        SCOPED_TRACE(name + " " + std::string(dtype_name(operands)));
+        SCOPED_TRACE(name + " " + std::string(dtype_name(compute_dtype)));
         set_num_threads(threads);
-        expect_batches_equal_single_sequences(c, operands);
+        expect_batches_equal_single_sequences(c, compute_dtype);
       }
   set_num_threads(0);
 }
 
-TEST(ReadBatch, EachOption) {
+TEST(DecodeBatch, EachOption) {
   std::vector<test::NamedConfig> models = test::models_of_each_option();
   for (test::NamedConfig& one : test::models_of_many_options()) models.push_back(std::move(one));
   for (const auto& [name, c] : models)
-    for (const DType operands : {DType::f32, DType::bf16}) {
-      SCOPED_TRACE(name + " " + std::string(dtype_name(operands)));
-      expect_batches_equal_single_sequences(c, operands);
+    for (const DType compute_dtype : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(name + " " + std::string(dtype_name(compute_dtype)));
+      expect_batches_equal_single_sequences(c, compute_dtype);
     }
 }
 
-TEST(ReadBatch, RefusesWhatDoesNotFitAndChangesNothing) {
+TEST(DecodeBatch, RefusesWhatDoesNotFitAndChangesNothing) {
   const ModelConfig c = test::tiny_llama();
   Model model = disturbed(c, DType::f32);
-  const test::Tokens text = test::drawn_tokens(c, 1, c.ctx_len, 3);
+  const test::Tokens text = test::random_tokens(c, 1, c.ctx_len, 3);
   const std::span<const std::int32_t> tokens(text.tokens);
   ModelState a = model.make_state(), b = model.make_state();
-  read_alone(model, tokens.first(10), a);
-  const std::vector<ReadPart> twice{{tokens.first(1), &a}, {tokens.first(1), &a}};
-  EXPECT_THROW(model.read_batch(twice), std::invalid_argument);
-  const std::vector<ReadPart> too_long{{tokens.first(1), &b}, {tokens.first(3), &a}};
-  EXPECT_THROW(model.read_batch(too_long), std::invalid_argument);
-  const std::vector<ReadPart> none{{tokens.first(1), nullptr}};
-  EXPECT_THROW(model.read_batch(none), std::invalid_argument);
+  decode_alone(model, tokens.first(10), a);
+  const std::vector<DecodePart> twice{{tokens.first(1), &a}, {tokens.first(1), &a}};
+  EXPECT_THROW(model.decode_batch(twice), std::invalid_argument);
+  const std::vector<DecodePart> too_long{{tokens.first(1), &b}, {tokens.first(3), &a}};
+  EXPECT_THROW(model.decode_batch(too_long), std::invalid_argument);
+  const std::vector<DecodePart> none{{tokens.first(1), nullptr}};
+  EXPECT_THROW(model.decode_batch(none), std::invalid_argument);
   EXPECT_EQ(a.size(), 10);
   EXPECT_EQ(b.size(), 0);
-  model.read_batch({});
+  model.decode_batch({});
 }
 
 TEST(ModelState, CutBackReadsOnAsIfNoMoreHadBeenRead) {
   for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::q8_0}) {
     const ModelConfig c = test::tiny_llama();
     Model model = disturbed(c, DType::f32);
-    const test::Tokens text = test::drawn_tokens(c, 1, c.ctx_len, 3);
+    const test::Tokens text = test::random_tokens(c, 1, c.ctx_len, 3);
     const std::span<const std::int32_t> tokens(text.tokens);
     ModelState state = model.make_state(type), fresh = model.make_state(type);
-    read_alone(model, tokens.first(9), state);
+    decode_alone(model, tokens.first(9), state);
     EXPECT_THROW(state.truncate(10), std::invalid_argument);
     EXPECT_THROW(state.truncate(-1), std::invalid_argument);
     state.truncate(4);
     EXPECT_EQ(state.size(), 4);
-    read_alone(model, tokens.first(4), fresh);
-    EXPECT_EQ(read_alone(model, tokens.subspan(6, 3), state), read_alone(model, tokens.subspan(6, 3), fresh));
+    decode_alone(model, tokens.first(4), fresh);
+    EXPECT_EQ(decode_alone(model, tokens.subspan(6, 3), state), decode_alone(model, tokens.subspan(6, 3), fresh));
   }
 }
 
@@ -123,26 +123,26 @@ TEST(ModelState, BytesGoToAFileAndBack) {
     SCOPED_TRACE(dtype_name(type));
     const ModelConfig c = test::tiny_gpt2();
     Model model = disturbed(c, DType::bf16);
-    const test::Tokens text = test::drawn_tokens(c, 1, c.ctx_len, 3);
+    const test::Tokens text = test::random_tokens(c, 1, c.ctx_len, 3);
     const std::span<const std::int32_t> tokens(text.tokens);
     ModelState state = model.make_state(type), again = model.make_state(type);
-    read_alone(model, tokens.first(7), state);
+    decode_alone(model, tokens.first(7), state);
     const std::vector<std::byte> bytes = state.to_bytes();
     EXPECT_EQ(bytes.size(), 64 + 7 * state.bytes_per_token());
-    read_alone(model, tokens.first(2), again);
+    decode_alone(model, tokens.first(2), again);
     again.from_bytes(bytes);
     EXPECT_EQ(again.size(), 7);
     EXPECT_EQ(again.to_bytes(), bytes);
-    EXPECT_EQ(read_alone(model, tokens.subspan(7, 2), state), read_alone(model, tokens.subspan(7, 2), again));
+    EXPECT_EQ(decode_alone(model, tokens.subspan(7, 2), state), decode_alone(model, tokens.subspan(7, 2), again));
   }
 }
 
 TEST(ModelState, RefusesBytesThatAreNotItsOwn) {
   const ModelConfig c = test::tiny_gpt2();
   Model model = disturbed(c, DType::f32);
-  const test::Tokens text = test::drawn_tokens(c, 1, c.ctx_len, 3);
+  const test::Tokens text = test::random_tokens(c, 1, c.ctx_len, 3);
   ModelState state = model.make_state();
-  read_alone(model, std::span(text.tokens).first(7), state);
+  decode_alone(model, std::span(text.tokens).first(7), state);
   std::vector<std::byte> bytes = state.to_bytes();
   ModelState other = model.make_state(DType::q8_0);
   EXPECT_THROW(other.from_bytes(bytes), std::invalid_argument);
@@ -170,9 +170,9 @@ double distance(DType type) {
   c.head_dim = c.v_head_dim = 32;
   c = c.resolved();
   Model model = disturbed(c, DType::f32);
-  const test::Tokens text = test::drawn_tokens(c, 1, c.ctx_len, 3);
+  const test::Tokens text = test::random_tokens(c, 1, c.ctx_len, 3);
   ModelState exact = model.make_state(), rounded = model.make_state(type);
-  const Logits a = read_alone(model, text.tokens, exact), b = read_alone(model, text.tokens, rounded);
+  const Logits a = decode_alone(model, text.tokens, exact), b = decode_alone(model, text.tokens, rounded);
   double difference = 0, size = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     difference += std::pow(a[i] - b[i], 2);

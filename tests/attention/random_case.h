@@ -10,14 +10,14 @@
 
 namespace qkv::test {
 
-struct DrawnCase {
+struct RandomCase {
   NaiveInput input;   // values already rounded to `dtype`
   DType dtype;        // of q, k, v and dout: f32, bf16 or f16
   DType mask_dtype;   // of a floating mask
   std::string words;  // for messages
 
   // The sizes, options and values of case `number`. Everywhere that may not be read there is NaN in some cases.
-  static DrawnCase draw(Draw& draw);
+  static RandomCase draw(Draw& draw);
 };
 
 }  // namespace qkv::test

@@ -12,8 +12,8 @@
 
 namespace qkv::test {
 
-struct DrawnPass {
-  DrawnPass(std::int64_t n_layer, std::int64_t n_head, std::int64_t ctx, std::int64_t d_k, std::uint64_t seed = 1);
+struct RandomPass {
+  RandomPass(std::int64_t n_layer, std::int64_t n_head, std::int64_t ctx, std::int64_t d_k, std::uint64_t seed = 1);
 
   InspectPage page;
   std::vector<std::unique_ptr<std::vector<float>>> numbers;      // what page points at

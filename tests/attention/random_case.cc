@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "attention/drawn_case.h"
+#include "attention/random_case.h"
 
 #include <limits>
 #include <sstream>
@@ -10,7 +10,7 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-void draw_sizes(Draw& draw, NaiveInput& in) {
+void random_sizes(Draw& draw, NaiveInput& in) {
   const bool large = draw.chance(0.06);  // past one or two tiles of 64 keys or 48 queries
   in.batch = draw.chance(0.02) ? 0 : draw.from(1, 3);
   in.n_kv_head = draw.from(1, large ? 1 : 3);
@@ -25,7 +25,7 @@ void draw_sizes(Draw& draw, NaiveInput& in) {
   if (!large && draw.chance(0.08)) in.d_v = draw.from(60, 70);
 }
 
-void draw_positions(Draw& draw, NaiveInput& in) {
+void random_positions(Draw& draw, NaiveInput& in) {
   AttentionOptions& o = in.options;
   const Alignment all[] = {Alignment::none, Alignment::top_left, Alignment::bottom_right, Alignment::start};
   o.alignment = all[draw.from(0, 3)];
@@ -52,7 +52,7 @@ double mask_value(Draw& draw, double blocked) {
   return draw.normal();
 }
 
-void draw_mask(Draw& draw, NaiveInput& in, DType dtype) {
+void random_mask(Draw& draw, NaiveInput& in, DType dtype) {
   in.has_mask = draw.chance(0.55);
   if (!in.has_mask) return;
   in.boolean = draw.chance(0.45);
@@ -68,7 +68,7 @@ void draw_mask(Draw& draw, NaiveInput& in, DType dtype) {
   }
 }
 
-void draw_values(Draw& draw, NaiveInput& in, DType dtype) {
+void random_values(Draw& draw, NaiveInput& in, DType dtype) {
   const double sizes[] = {1, 1, 1, 0.05, 4};
   const double deviation = sizes[draw.from(0, 4)];
   const auto numbers = [&](std::int64_t rows, std::int64_t d, double size) {
@@ -128,7 +128,7 @@ void plant_readable(Draw& draw, NaiveInput& in) {
   if (!array.empty()) array[static_cast<std::size_t>(draw.from(0, static_cast<std::int64_t>(array.size()) - 1))] = kNaN;
 }
 
-std::string describe(const DrawnCase& c) {
+std::string describe(const RandomCase& c) {
   const NaiveInput& in = c.input;
   const AttentionOptions& o = in.options;
   std::ostringstream s;
@@ -148,16 +148,16 @@ std::string describe(const DrawnCase& c) {
 
 }  // namespace
 
-DrawnCase DrawnCase::draw(Draw& draw) {
-  DrawnCase c{};
+RandomCase RandomCase::draw(Draw& draw) {
+  RandomCase c{};
   c.dtype = draw.chance(0.7) ? DType::f32 : (draw.chance(0.5) ? DType::bf16 : DType::f16);
   const DType mask_types[] = {DType::f32, DType::f32, DType::f64, DType::bf16, DType::f16};
   c.mask_dtype = mask_types[draw.from(0, 4)];
   NaiveInput& in = c.input;
-  draw_sizes(draw, in);
-  draw_positions(draw, in);
-  draw_mask(draw, in, c.mask_dtype);
-  draw_values(draw, in, c.dtype);
+  random_sizes(draw, in);
+  random_positions(draw, in);
+  random_mask(draw, in, c.mask_dtype);
+  random_values(draw, in, c.dtype);
   if (draw.chance(0.2)) in.options.softcap = rounded(draw.uniform(0.5, 30), DType::f32);
   if (draw.chance(0.3)) in.options.scale = rounded(draw.chance(0.1) ? 0 : draw.uniform(-1, 1.5), DType::f32);
   if (draw.chance(0.25))
