@@ -9,6 +9,7 @@
 #include "page/assets.h"
 #include "page/text.h"
 #include "page/training_data.h"
+#include "qkv/version.h"
 
 namespace qkv {
 namespace {

@@ -7,6 +7,10 @@ ROW = {"steps": 20, "lines": 21}  # px
 BOXES = """return arguments[0].map((e) => { const r = document.querySelector(e).getBoundingClientRect();
     return [r.left, r.top, r.right, r.bottom].map((x) => Math.round(x * 10) / 10); })"""
 
+# The texts that a figure shortens.
+CUT = """(figure) => { const surface = new qkv.SvgSurface(figure.width, figure.height); figure.draw(surface);
+    return [...surface.root.querySelectorAll('text')].map((e) => e.textContent).filter((t) => t.endsWith('…')); }"""
+
 
 class PageLayout:
     """To be mixed into a test of the page in Chromium."""
@@ -39,6 +43,30 @@ class PageLayout:
             self.assertEqual(self.script("return document.querySelector('#model-plot .base').height"), cell)
             for button in self.boxes("[data-open=matrix]", "[data-open=lines]", "[data-open=steps]"):
                 self.assertLessEqual(button[3], 657)
+
+    def test_a_phone_shows_every_view_in_readable_size(self):
+        with self.window(390, 844):
+            for view in ["model", "lines", "matrix", "steps", "next"]:
+                self.open(view)
+                self.settle()
+                self.assertLessEqual(self.script("return document.documentElement.scrollWidth"), 390, view)
+                shrunk = self.script("""return [...document.querySelectorAll('#view-' + arguments[0] + ' svg')].filter((e) =>
+                    e.getBoundingClientRect().width < 0.99 * e.viewBox.baseVal.width).map((e) => e.parentNode.id)""", view)
+                self.assertEqual(shrunk, [], view)
+                tabs = [box for tab in ["model", "lines", "matrix", "steps", "next"] for box in self.boxes("#tab-" + tab)]
+                self.assertEqual(len({box[1] for box in tabs}), 1, "the tabs are in one line")
+                self.assertLessEqual(max(box[2] for box in tabs), 390)
+            self.open("steps")
+            self.settle()
+            wide, seen = self.script("const e = document.getElementById('steps-wide'); return [e.scrollWidth, e.clientWidth]")
+            self.assertGreater(wide, seen)  # the steps scroll sideways
+
+    def test_names_are_whole_on_a_small_screen(self):
+        with self.window(1280, 800):
+            self.open("matrix")
+            self.settle()
+            cut = self.script("return (" + CUT + ")(qkv.views.matrix.figure())")
+            self.assertEqual(cut, [])
 
     def test_views_begin_at_the_same_place(self):
         with self.window():

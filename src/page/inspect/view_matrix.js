@@ -5,13 +5,22 @@
 (() => {
   const {n, labels, state, views, find, start} = qkv;
   const plot = find('matrix-plot'), [base, over] = plot.querySelectorAll('canvas');
-  const left = 104, above = 72, right = 8, below = 6;
+  const right = 8, below = 6;
   const view = find('view-matrix'), alone = matchMedia('(max-width: 980px)');
+  let left = 104, above = 72;  // where the names of the rows and columns go
   let picture = null, side = 0, zoom = 1, x0 = 0, y0 = 0, moving = null;  // x0, y0: the cell at the corner
 
   const span = () => n / zoom, cell = () => side / span();
 
+  // Names in full, up to 26 letters or so.
+  function measureNames() {
+    const longest = Math.max(...labels.map((label, i) => qkv.textWidth(`${i} ${label}`, {size: 11})));
+    left = Math.ceil(Math.min(alone.matches ? 104 : 170, Math.max(60, longest + 14)));
+    above = Math.ceil(Math.min(alone.matches ? 84 : 130, Math.max(60, longest + 14)));
+  }
+
   function layout() {
+    measureNames();
     const padding = 34, room = view.clientWidth - padding - (alone.matches ? 0 : 314);
     const low = innerHeight - plot.getBoundingClientRect().top - scrollY - above - below - 10;  // the whole of it in the window
     side = Math.max(160, Math.min(room - left - right, 720, alone.matches ? 720 : Math.max(low, 240)));

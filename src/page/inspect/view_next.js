@@ -36,7 +36,7 @@
 
   // Probabilities over the layers, as lines: the last stage's best tokens and the one that follows.
   function drawLines(surface, x, y, width, height, t) {
-    const {colours} = qkv, at = (s) => x + 34 + (width - 176) * s / L, up = (p) => y + height - 22 - (height - 62) * p;
+    const {colours} = qkv, names = narrow(width) ? 96 : 186, at = (s) => x + 34 + (width - 34 - names) * s / L, up = (p) => y + height - 22 - (height - 62) * p;
     surface.text(x, y + 14, 'Layer by layer', {size: 14, weight: 650, fill: colours.ink});
     for (const p of [0, 0.25, 0.5, 0.75, 1]) {
       surface.path([[at(0), up(p)], [at(L), up(p)]], {stroke: p ? colours.faint : colours.edge});
@@ -60,7 +60,7 @@
     ends.sort((a, b) => a.y - b.y);
     ends.reduce((above, end) => {
       const y_ = Math.max(end.y + 4, above + 14);
-      surface.text(at(L) + 8, y_, word(end.id) + (end.follows ? ' (follows)' : ''), {size: 12, fill: end.o.stroke, weight: end.o.width > 2 ? 650 : 400, max: 134});
+      surface.text(at(L) + 8, y_, word(end.id) + (end.follows ? ' (follows)' : ''), {size: 12, fill: end.o.stroke, weight: end.o.width > 2 ? 650 : 400, max: names - 8});
       return y_;
     }, -1e9);
   }
@@ -78,22 +78,28 @@
 
   // Each layer's best token at the positions around t; the last layer above.
   function drawTable(surface, x, y, width, t, before) {
-    const {colours} = qkv, count = Math.min(n, Math.max(3, Math.floor((width - 84) / 84))), each = (width - 84) / count;
+    const {colours} = qkv, count = Math.min(n, Math.max(3, Math.floor((width - 84) / (narrow(width) ? 84 : 104)))), each = (width - 84) / count;
     const inside = before && t >= before.first && t < before.first + before.count && before.count === count;  // the columns stay
     const first = inside ? before.first : qkv.clamp(t - Math.floor(count / 2), n - count);
-    surface.text(x, y + 14, 'What each layer holds most likely to come next', {size: 14, weight: 650, fill: colours.ink});
+    surface.text(x, y + 14, 'What each layer holds most likely to come next', {size: 14, weight: 650, fill: colours.ink, max: width});
     for (let at = 0; at < count; ++at) drawColumn(surface, x + 84 + at * each, y + 40, each, first + at, first + at === t);
     for (let s = L; s >= 0; --s) surface.text(x + 74, y + 69 + (L - s) * row, stageName(s), {size: 12, align: 'right', fill: colours.soft});
     return {first, each, count};
   }
 
-  const tall = () => Math.max(230, 90 + top * 26);
+  const tall = () => Math.max(230, 90 + top * 26), narrow = (width) => width < 560;
+  const aboveTable = (width) => narrow(width) ? 2 * tall() : tall();  // the bars and the lines, next to each other or stacked
   const low = 60 + (L + 1) * row, height = () => tall() + 26 + low;
   let kept = null, wide = 640, table = null;
   function drawNow(surface, width) {
     const part = Math.min(380, width * 0.36);
-    drawBest(surface, 0, 0, part, state.query);
-    drawLines(surface, part + 40, 0, width - part - 40, tall(), state.query);
+    if (narrow(width)) {
+      drawBest(surface, 0, 0, width, state.query);
+      drawLines(surface, 0, tall(), width, tall(), state.query);
+    } else {
+      drawBest(surface, 0, 0, part, state.query);
+      drawLines(surface, part + 40, 0, width - part - 40, tall(), state.query);
+    }
   }
 
   // The table again, as one that can be read aloud and copied: filled when it is open and the choice has come to rest.
@@ -145,9 +151,9 @@
         return;
       }
       if (!['view', 'size', 'theme', 'query'].some((name) => now.has(name))) return;
-      if (now.has('view') || now.has('size')) wide = Math.max(640, plot.clientWidth);
-      if (!kept) above.append((kept = new qkv.SvgSurface(wide, tall())).root);
-      kept.again(wide, tall(), (surface) => drawNow(surface, wide));
+      if (now.has('view') || now.has('size')) wide = Math.max(280, plot.clientWidth);
+      if (!kept) above.append((kept = new qkv.SvgSurface(wide, aboveTable(wide))).root);
+      kept.again(wide, aboveTable(wide), (surface) => drawNow(surface, wide));
       canvas.style.width = wide + 'px';
       canvas.style.height = low + 'px';
       table = drawTable(qkv.onCanvas(canvas, wide, low), 0, 0, wide, state.query, table);

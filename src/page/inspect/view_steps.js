@@ -236,7 +236,13 @@
     let most = 1e-9;
     for (let j = 0; j < n; ++j) if (j <= i || scores.all) most = Math.max(most, Math.abs(scores.value(j)));
     const layout = !wide;
-    if (layout) wide = Math.max(760, plot.clientWidth);
+    if (layout) {  // on a narrow screen the steps scroll sideways
+      const outer = find('steps-wide');
+      plot.style.width = '';
+      wide = Math.max(900, plot.clientWidth);
+      plot.style.width = (outer.clientWidth < 900 ? wide + plot.offsetWidth - plot.clientWidth + 'px' : '');
+      find('steps-says').style.maxWidth = outer.clientWidth + 'px';
+    }
     const choice = `${layer} ${head} ${i} ${state.sorted}`, width = wide;
     shown = {i, layer, head, scores, vectors, weights, order, keys: state.sorted ? order : all, most, width};
     find('steps-title').textContent = `Layer ${layer}, head ${head}: how ${quoted(i)} (${i}) reads, step by step`;
