@@ -135,7 +135,7 @@ class Run(TrainTest):
         # A model that has seen nothing but one line writes nothing else.
         data = self.write("line.txt", "round and round\n" * 400)
         done = self.train("out", "--steps", "150", "--learning-rate", "1e-2", "--sample-interval", "150", "--d-model", "32",
-                          "--sample-tokens", "120", "--sample-prompt", "round", "--ctx-len", "64", data=data)
+                          "--sample-tokens", "180", "--sample-prompt", "round", "--ctx-len", "192", data=data)
         self.assertIn("warning: the sample after step 150 runs in circles", done.out + done.err)
         samples = [line for line in map(json.loads, self.read("out", "metrics.jsonl").splitlines()) if "sample" in line]
         self.assertEqual([(line["step"], line["repeats"]) for line in samples], [(150, True)])
