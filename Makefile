@@ -1,30 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-# The commands that people type; CMake's presets do the work.
-.PHONY: build test test-python demo check deb asan tsan clean deps
+# Short names for the CMake presets. `make help` lists them.
+.PHONY: help build install test test-python demo check deb asan tsan clean deps check-deps
+
+.DEFAULT_GOAL := build
 
 JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+RELEASE = cmake --build --preset release --parallel $(JOBS)
 
-build: deps  ## an optimised build/release/qkv
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1	/p' $(MAKEFILE_LIST) | expand -t 16
+
+build: check-deps  ## build/release/qkv; installs nothing and needs no root
 	cmake --preset release -DQKV_BUILD_TESTS=OFF
-	cmake --build --preset release --parallel $(JOBS) --target qkv
+	$(RELEASE) --target qkv
 
-test: deps  ## builds and runs every test
-	cmake --preset release -DQKV_BUILD_TESTS=ON $$(scripts/python_tools.sh)
-	cmake --build --preset release --parallel $(JOBS)
-	ctest --preset release --parallel $(JOBS)
+install: check-deps  ## the program, libraries and headers below PREFIX (default /usr/local)
+	cmake --preset release -DQKV_BUILD_TESTS=OFF
+	$(RELEASE)
+	cmake --install build/release --prefix "$(PREFIX)"
 
-test-python:  ## the Python package with its peers: PyTorch, ONNX, JAX, transformers; in an environment of its own
-	scripts/test_python.sh
-
-demo: build  ## grows a small model from the King James text and lets it write
+demo: deps  ## installs missing packages, builds, trains a small model on the King James text, generates
+	@$(MAKE) --no-print-directory build
 	scripts/demo.sh
 
-check:  ## what continuous integration does, and format, lint and house rules
+test: deps  ## installs missing packages, builds and runs every test
+	cmake --preset release -DQKV_BUILD_TESTS=ON $$(scripts/python_tools.sh)
+	$(RELEASE)
+	ctest --preset release --parallel $(JOBS)
+
+test-python:  ## the Python package against PyTorch, ONNX, JAX and transformers, in its own environment
+	scripts/test_python.sh
+
+check:  ## make test, every CPU level, format, clang-tidy and the coding rules
 	scripts/check.sh
 
-deb: deps  ## a Debian package, build/release/qkv_VERSION_ARCHITECTURE.deb
+deb: check-deps  ## build/release/qkv_VERSION_ARCHITECTURE.deb
 	cmake --preset release -DQKV_BUILD_TESTS=OFF
-	cmake --build --preset release --parallel $(JOBS) --target qkv_pages qkv_static qkv_shared
+	$(RELEASE) --target qkv_pages qkv_static qkv_shared
 	cd build/release && cpack -G DEB
 
 asan: deps  ## every test under AddressSanitizer and UBSan
@@ -38,8 +51,11 @@ tsan:  ## every test under ThreadSanitizer (clang and libomp)
 	cmake --build --preset tsan --parallel $(JOBS)
 	ctest --preset tsan --parallel $(JOBS)
 
-clean:
+clean:  ## removes build/
 	rm -rf build
 
 deps:
 	@scripts/install_deps.sh
+
+check-deps:
+	@scripts/install_deps.sh --check

@@ -19,6 +19,7 @@
 #include "qkv/interrupt.h"
 #include "qkv/kernels.h"
 #include "qkv/threads.h"
+#include "qkv/version.h"
 
 namespace qkv::cli {
 namespace {

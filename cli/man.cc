@@ -10,6 +10,7 @@
 #include "command_facts.h"
 #include "qkv/error.h"
 #include "qkv/text_file.h"
+#include "qkv/version.h"
 
 namespace {
 

@@ -14,7 +14,6 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 else()
   target_compile_options(qkv_flags INTERFACE -Wpedantic)
 endif()
-target_compile_definitions(qkv_flags INTERFACE QKV_VERSION="${PROJECT_VERSION}")
 if(QKV_SANITIZE)
   target_compile_options(qkv_flags INTERFACE -fsanitize=${QKV_SANITIZE} -fno-omit-frame-pointer
                          -fno-sanitize-recover=all)

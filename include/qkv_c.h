@@ -18,6 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "qkv/version.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -36,7 +38,7 @@ enum {
 /* What went wrong in this thread's latest call that failed; "" if none has. Valid until the thread's next failure. */
 const char* qkv_last_error(void);
 const char* qkv_status_name(qkv_status status); /* "invalid argument", ... */
-const char* qkv_version(void);                  /* "0.1.0" */
+const char* qkv_version(void);                  /* the library's, "0.2.0"; QKV_VERSION is that of this header */
 
 /* Threads to compute with; 0 is one a core. Results never depend on it. Not while another thread computes. A process
  * forked from one that computed with several has one; more are QKV_INVALID_ARGUMENT there. */

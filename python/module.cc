@@ -8,6 +8,7 @@
 #include <qkv/kernels.h>
 #include <qkv/threads.h>
 #include <qkv/train.h>
+#include <qkv/version.h>
 
 #include <string>
 

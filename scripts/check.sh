@@ -1,32 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that must hold before a change goes in: what continuous integration does (make test), and the rules of the
-# house that need more tools.
+# Everything that must hold before a change is merged: make test, and the coding rules, which need more tools.
 #
-#   scripts/check.sh           all of it
-#   scripts/check.sh --quick   the rules alone, on the files that differ from the last commit
+#   scripts/check.sh           everything
+#   scripts/check.sh --rules   only the rules: includes, licence lines, lengths, wording, format, clang-tidy
+#   scripts/check.sh --quick   only the rules, format and clang-tidy only of files that differ from the last commit
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-quick=0
-if [[ "${1:-}" == --quick ]]; then
-  quick=1
-elif [[ $# -gt 0 ]]; then
-  echo "usage: check.sh [--quick]" >&2
+mode=${1:-}
+if [[ $# -gt 1 || ! "$mode" =~ ^(|--rules|--quick)$ ]]; then
+  echo "usage: check.sh [--rules | --quick]" >&2
   exit 2
 fi
 
 scripts/install_deps.sh --all
-if [[ $quick == 0 ]]; then
+if [[ -z "$mode" ]]; then
   make test
-  mapfile -t files < <(git ls-files '*.h' '*.cc')
-else
-  mapfile -t files < <({ git diff --name-only --diff-filter=d HEAD; git ls-files -o --exclude-standard; } |
-    grep -E '\.(h|cc)$' || true)
-fi
 
-if [[ $quick == 0 ]]; then
-  echo "== every level of this processor, an emulated Haswell; x86-64 without AVX and arm64, emulated"
+  echo "== every CPU level, an emulated Haswell; emulated x86-64 without AVX and arm64"
   scripts/check_levels.sh || [[ $? == 3 ]]
   scripts/check_portable.sh || [[ $? == 3 ]]
 
@@ -34,7 +26,14 @@ if [[ $quick == 0 ]]; then
   python3 tests/package/package_test.py --fetch --build build/release "$PWD" g++ gcc
 fi
 
-echo "== includes, licence lines, lengths"
+if [[ "$mode" == --quick ]]; then
+  mapfile -t files < <({ git diff --name-only --diff-filter=d HEAD; git ls-files -o --exclude-standard; } |
+    grep -E '\.(h|cc)$' || true)
+else
+  mapfile -t files < <(git ls-files '*.h' '*.cc')
+fi
+
+echo "== includes, licence lines, lengths, wording"
 python3 scripts/check_includes.py
 python3 scripts/check_files.py
 

@@ -4,7 +4,7 @@
 # it, and looks for what it left behind. As root; needs debootstrap and Debian's mirror (apt's own settings are used).
 #
 #   cmake --build build/release && (cd build/release && cpack -G DEB)
-#   scripts/check_deb.sh build/release/qkv_0.1.0_amd64.deb [TARBALL]
+#   scripts/check_deb.sh build/release/qkv_VERSION_amd64.deb [TARBALL]
 #
 # TARBALL keeps what debootstrap downloads (made if it is not there), for the next time.
 set -euo pipefail

@@ -95,7 +95,7 @@ check_arm() {
   local cxx=aarch64-linux-gnu-g++ gtest=/usr/src/googletest
   have "$cxx" "compiling for arm64" g++-aarch64-linux-gnu || return 0
   local flags=(-std=c++20 -O1 -fopenmp -ffp-contract=off -Wall -Wextra -Wpedantic -Wshadow -Werror
-    -DQKV_PLAIN_GEMM "-DQKV_VERSION=\"0\"" "-DQKV_PRINT_KERNEL_SET=\"false\"" -Iinclude -Isrc -Itests)
+    -DQKV_PLAIN_GEMM "-DQKV_PRINT_KERNEL_SET=\"false\"" -Iinclude -Isrc -Itests)
   local sources tests=()
   mapfile -t sources < <(ls src/{core,os,kernels,linalg,attention,measure}/*.cc | grep -v '_*avx')
   if [[ -d "$gtest/googlemock" ]]; then

@@ -1,24 +1,33 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what qkv is built and tested with, where it is missing (Debian 12, as root or with sudo). On another system
-# it prints the list and fails if a tool or header is missing.
+# Installs the Debian 12 packages that qkv is built and tested with, those that are missing, as root or with sudo. On
+# another system it prints the list and fails if a tool is missing.
 #
-#   scripts/install_deps.sh          what `make build`, `make test` and `make demo` need
-#   scripts/install_deps.sh --all    also what `make check` and `make tsan` need
+#   scripts/install_deps.sh          for `make demo` and `make test`
+#   scripts/install_deps.sh --all    for `make check` and `make tsan` too
+#   scripts/install_deps.sh --check  for `make build`: installs nothing, names what is missing and the command
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libpcre2-dev libutf8proc-dev
-  libedit-dev zlib1g-dev libgtest-dev libgmock-dev pkg-config python3 python3-numpy python3-dev python3-pip python3-pytest python3-hypothesis
-  bible-kjv bible-kjv-text)
+  zlib1g-dev pkg-config python3)
 tools=(g++ cmake ninja python3)
-if [[ "${1:-}" == --all ]]; then
-  packages+=(clang clang-format clang-tidy libomp-dev libbenchmark-dev qemu-user g++-aarch64-linux-gnu
-    chromium chromium-driver python3-selenium firefox-esr)
-  tools+=(clang++ clang-format clang-tidy)
-elif [[ $# -gt 0 ]]; then
-  echo "usage: install_deps.sh [--all]" >&2
-  exit 2
-fi
+check=0
+case "${1:-}" in
+  --check) check=1 ;;
+  "" | --all)
+    packages+=(libedit-dev libgtest-dev libgmock-dev python3-numpy python3-dev python3-pip python3-pytest
+      python3-hypothesis bible-kjv bible-kjv-text)
+    if [[ "${1:-}" == --all ]]; then
+      packages+=(clang clang-format clang-tidy libomp-dev libbenchmark-dev qemu-user g++-aarch64-linux-gnu
+        chromium chromium-driver python3-selenium firefox-esr)
+      tools+=(clang++ clang-format clang-tidy)
+    fi
+    ;;
+  *)
+    echo "usage: install_deps.sh [--all | --check]" >&2
+    exit 2
+    ;;
+esac
 
 is_debian_like() { [[ -x /usr/bin/dpkg-query && -x /usr/bin/apt-get ]]; }
 
@@ -38,6 +47,11 @@ for package in "${packages[@]}"; do
   [[ "$state" == *"ok installed" ]] || missing+=("$package")
 done
 if [[ ${#missing[@]} -eq 0 ]]; then exit 0; fi
+if [[ $check == 1 ]]; then
+  echo "missing packages: ${missing[*]}" >&2
+  echo "Install them, as root: apt-get install --no-install-recommends ${missing[*]}" >&2
+  exit 1
+fi
 
 as_root=()
 if [[ $(id -u) -ne 0 ]]; then
@@ -47,7 +61,7 @@ if [[ $(id -u) -ne 0 ]]; then
   fi
   as_root=(sudo)
 fi
-echo "installing: ${missing[*]}"
+echo "installing these Debian packages: ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get update -q
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"

@@ -44,3 +44,4 @@
 #include "qkv/trace.h"
 #include "qkv/train.h"
 #include "qkv/training_memory.h"
+#include "qkv/version.h"

@@ -9,6 +9,7 @@
 #include "qkv/error.h"
 #include "qkv/sampler.h"
 #include "qkv/threads.h"
+#include "qkv/version.h"
 
 namespace qkv::c_api {
 namespace {

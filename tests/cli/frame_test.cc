@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "process.h"
+#include "qkv/version.h"
 
 namespace {
 
@@ -19,7 +20,7 @@ void expect_one_line(const Finished& finished) { EXPECT_THAT(finished.err, Match
 TEST(Frame, Version) {
   const Finished finished = run_qkv({"--version"});
   EXPECT_EQ(finished.status, 0);
-  EXPECT_EQ(finished.out, "qkv 0.1.0\n");
+  EXPECT_EQ(finished.out, "qkv " QKV_VERSION "\n");
   EXPECT_EQ(finished.err, "");
 }
 

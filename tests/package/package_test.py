@@ -14,7 +14,8 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-VERSION = re.search(r"project\(qkv VERSION (\d+\.\d+)\.(\d+)", (HERE.parent.parent / "CMakeLists.txt").read_text()).groups()
+PARTS = re.findall(r"#define QKV_VERSION_[A-Z]+ (\d+)\n", (HERE.parent.parent / "include/qkv/version.h").read_text())
+VERSION = (".".join(PARTS[:2]), PARTS[2])
 
 
 def run(*command, **more):
