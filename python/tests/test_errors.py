@@ -96,7 +96,7 @@ def test_no_arguments_crash_backward(data):
     (dict(causal="top_left", start=3), "start is only used with"),
     (dict(causal="start"), "start must have one position"),
     (dict(window=(1, 2, 3), causal="top_left"), "window must be"),
-    (dict(kv_lengths=[1, 2]), "kv_lengths must have one length a sequence"),
+    (dict(kv_lengths=[1, 2]), "kv_lengths must have one length per sequence"),
     (dict(q_lengths=[9]), "q_lengths must be from 0 to 3"),
     (dict(q_lengths=[1.5]), "q_lengths must be whole numbers"),
     (dict(scale=float("nan")), "scale must be finite"),

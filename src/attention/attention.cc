@@ -14,7 +14,7 @@ namespace {
   throw std::invalid_argument("[attention] " + expected + "; found " + found);
 }
 
-// The type that sums are made in: f64 for f64, f32 for all others.
+// The accumulation type: f64 for f64, f32 for all others.
 DType sum_type(const AttentionProblem& p) noexcept { return p.q.dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 void check_array(const char* name, const ConstView& view, const Dims& shape) {
@@ -29,7 +29,7 @@ void check_type(const char* name, DType found, DType a, DType b) {
   fail(std::string(name) + " must be " + std::string(dtype_name(a)) + either, std::string(dtype_name(found)));
 }
 
-// A view to write to: its elements must be distinct. An array without elements is not wanted.
+// Checks an output view: its elements must be distinct. A view without elements is not requested.
 void check_output(const char* name, View& view, const Dims& shape, DType a, DType b) {
   if (!view) return;
   check_array(name, view, shape);
@@ -43,7 +43,7 @@ void check_output(const char* name, View& view, const Dims& shape, DType a, DTyp
 
 AttentionPath choose_path(const AttentionProblem& p, AttentionPath wanted) {
   const bool f64 = p.q.dtype == DType::f64;
-  if (wanted == AttentionPath::tiled && f64) fail("the tiled path takes f32, bf16 or f16", "f64");
+  if (wanted == AttentionPath::tiled && f64) fail("the tiled path supports f32, bf16 and f16", "f64");
   if (wanted == AttentionPath::automatic) return f64 ? AttentionPath::reference : AttentionPath::tiled;
   return wanted;
 }

@@ -11,7 +11,7 @@
 namespace qkv {
 namespace {
 
-// Rows of f32 with zeros from column d up to `padded`: the caller's where they are such, else a copy.
+// Rows of f32 with zeros from column d up to `padded`: the caller's if they have that layout, else a copy.
 const float* rows_of(const ConstView& x, std::int64_t offset, int n, std::int64_t d, std::int64_t padded, float* copy,
                      std::int64_t& ld) noexcept {
   const Dims& s = x.strides;
@@ -48,7 +48,7 @@ const std::uint16_t* rows16_of(const ConstView& x, std::int64_t offset, int n, s
   return copy;
 }
 
-// Copies rows, moving what is not finite to the list.
+// Copies rows, moving non-finite elements to the list.
 NonFinites take_non_finites(const float* x, std::int64_t ldx, int n, std::int64_t d, float* copy, std::int64_t ld) {
   NonFinites non_finites;
   for (int j = 0; j < n; ++j)
@@ -158,7 +158,7 @@ const std::uint16_t* PackedValues::pairs(std::int64_t b, std::int64_t kv_head, s
 
 NonFinites take_non_finites_of_values(KeyTile& t, const TilePlan& plan, const KeyBuffers& buffers) {
   if (plan.bf16) {
-    const std::int64_t ld = t.v16 == buffers.v16 ? t.ldv : buffers.d_v;  // in place, if it is a copy already
+    const std::int64_t ld = t.v16 == buffers.v16 ? t.ldv : buffers.d_v;  // in place if it is already a copy
     const NonFinites non_finites = take_non_finites(t.v16, t.ldv, t.n, plan.p.d_v, buffers.v16, ld);
     plan.table.interleave(buffers.v16, ld, t.n, plan.p.d_v, buffers.d_v, buffers.v_pairs);
     t.v_pairs = buffers.v_pairs;

@@ -23,7 +23,7 @@ namespace {
   throw std::invalid_argument("[kv_cache] " + expected + "; found " + found);
 }
 
-// Rows first ... first + count of [batch, heads, rows, d], and their first columns.
+// The first columns of rows first ... first + count of [batch, heads, rows, d].
 template <class V>
 V rows_of(V view, std::int64_t first, std::int64_t count, std::int64_t columns) noexcept {
   const std::int64_t offset = row_bytes(view.dtype, first * view.strides[2]);
@@ -34,18 +34,18 @@ V rows_of(V view, std::int64_t first, std::int64_t count, std::int64_t columns) 
   return view;
 }
 
-// d elements in whole blocks of the type.
+// d rounded up to whole blocks of the type.
 std::int64_t in_blocks(std::int64_t d, DType dtype) noexcept {
   const std::int64_t block = block_size(dtype).elements;
   return (d + block - 1) / block * block;
 }
 
-// Bytes of a row of a cache's tensor [batch, heads, room, d].
+// Bytes per row of a cache tensor [batch, heads, allocated, d].
 std::size_t bytes_of_row(const Tensor& held) noexcept {
   return static_cast<std::size_t>(row_bytes(held.dtype(), held.shape()[3]));
 }
 
-// One row of d elements, `step` apart, rounded to the type of `to`.
+// Copies one row of d elements, `step` apart, rounded to the type of `to`.
 void copy_row(const ConstView& from, std::int64_t source, std::int64_t step, const View& to, std::int64_t target,
               std::int64_t d) noexcept {
   const auto size = static_cast<std::int64_t>(dtype_size(to.dtype));
@@ -66,7 +66,7 @@ void copy_row(const ConstView& from, std::int64_t source, std::int64_t step, con
   }
 }
 
-// Calls copy(offset in from, offset in to) for the rows of [batch, heads, rows, d].
+// Calls copy(offset in from, offset in to) for each row of [batch, heads, rows, d].
 template <class Copy>
 void for_rows(const ConstView& from, const ConstView& to, const Copy& copy) {
   constexpr std::int64_t kRowsAtOnce = 64;
@@ -80,14 +80,14 @@ void for_rows(const ConstView& from, const ConstView& to, const Copy& copy) {
   }
 }
 
-// from [batch, heads, rows, d] rounded to the type of `to`, which has the same shape and rows of adjacent elements.
+// Copies from [batch, heads, rows, d], rounded to the type of `to`, which has the same shape and contiguous rows.
 void copy_rows(const ConstView& from, const View& to) {
   for_rows(from, to, [&](std::int64_t source, std::int64_t target) {
     copy_row(from, source, from.strides[3], to, target, from.shape[3]);
   });
 }
 
-// The same to rows of blocks.
+// The same, to rows of blocks.
 void quantise_rows(const ConstView& from, const View& to) {
   const std::int64_t d = from.shape[3], padded = to.shape[3];
   for_rows(from, to, [&](std::int64_t source, std::int64_t target) {
@@ -98,9 +98,9 @@ void quantise_rows(const ConstView& from, const View& to) {
   });
 }
 
-// Moves rows first ... first + count of each head to the head's beginning.
+// Moves rows first ... first + count of each head to the start of the head.
 void move_to_front(Tensor& tensor, std::int64_t first, std::int64_t count) noexcept {
-  const Dims& shape = tensor.shape();  // [batch, heads, room, d]
+  const Dims& shape = tensor.shape();  // [batch, heads, allocated, d]
   const std::size_t row = bytes_of_row(tensor);
   const std::size_t head = static_cast<std::size_t>(shape[2]) * row;
   for (std::int64_t n = 0; n < shape[0] * shape[1]; ++n) {
@@ -109,11 +109,11 @@ void move_to_front(Tensor& tensor, std::int64_t first, std::int64_t count) noexc
   }
 }
 
-constexpr std::int64_t kFirstCapacity = 256;  // tokens that a new cache has memory for
+constexpr std::int64_t kFirstCapacity = 256;  // initial allocation of a cache, in tokens
 
-// Rows first ... first + count of each head, at the beginning of a tensor with `room` rows.
+// A tensor with `allocated` rows per head that begins with rows first ... first + count of `from`.
 Tensor with_capacity(const Tensor& from, std::int64_t first, std::int64_t count, std::int64_t allocated) {
-  const Dims& shape = from.shape();  // [batch, heads, room before, d]
+  const Dims& shape = from.shape();  // [batch, heads, rows before, d]
   Tensor to({shape[0], shape[1], allocated, shape[3]}, from.dtype());
   const std::size_t row = bytes_of_row(from);
   for (std::int64_t n = 0; n < shape[0] * shape[1]; ++n)
@@ -135,7 +135,7 @@ void check_new(const char* name, const ConstView& view, const Tensor& held, std:
   if (!view && element_count(wanted) > 0) fail(std::string(name) + " must be given", "a view without data");
 }
 
-// Whether an option is as it is where nobody gives it.
+// Whether an option is unset.
 template <class T>
 bool same(const T& given, const T& unset) {
   return given == unset;
@@ -146,7 +146,7 @@ bool same(const AttentionDropout& given, const AttentionDropout& unset) { return
 void check_options(const AttentionOptions& options) {
   constexpr std::string_view kPossible[] = {"scale", "softcap", "window_left", "alibi_slopes", "sinks"};
   const auto refuse = [](const char* name) {
-    fail("only scale, softcap, window_left, alibi_slopes, sinks and path among the options", name);
+    fail("only scale, softcap, window_left, alibi_slopes, sinks and path as options", name);
   };
   const AttentionOptions unset;
   for_each_option(
@@ -173,8 +173,7 @@ KvCache::KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, s
     fail("window must be at most the capacity (" + std::to_string(capacity) + ")", std::to_string(window));
   if (!is_floating(dtype) && dtype != DType::q8_0)
     fail("the type must be f32, bf16, f16, q8_0 or f64", std::string(dtype_name(dtype)));
-  // A rolling cache has some room to roll in, so that it moves its contents now and then only. Another grows as it
-  // fills.
+  // A rolling cache is allocated some extra space so that it rarely moves its contents; other caches grow as they fill.
   const std::int64_t allocated =
       window == 0 ? std::min(capacity, kFirstCapacity) : capacity + std::max<std::int64_t>(64, capacity / 4);
   k_ = Tensor({batch, n_kv_head, allocated, in_blocks(d_k, dtype)}, dtype);
@@ -186,12 +185,12 @@ void KvCache::append(const ConstView& k, const ConstView& v) {
   check_new("k", k, k_, count, d_k_);
   check_new("v", v, v_, count, d_v_);
   if (count == 0) return;
-  // When it is full: what the oldest of the new tokens still sees through its window, and the new tokens.
+  // When full, keep what the oldest new token's window still reaches, and the new tokens.
   std::int64_t kept = size_, skipped = 0;
   if (count > capacity_ - size_) {
     if (window_ == 0) {
       fail("space for " + std::to_string(count) + " more tokens",
-           std::to_string(size_) + " held of a capacity of " + std::to_string(capacity_));
+           std::to_string(size_) + " cached with a capacity of " + std::to_string(capacity_));
     }
     skipped = std::max<std::int64_t>(0, count - capacity_);
     kept = std::min({size_, window_ - 1, capacity_ - (count - skipped)});
@@ -215,7 +214,7 @@ void KvCache::append(const ConstView& k, const ConstView& v) {
   size_ += added;
 }
 
-// Room for that many rows; those held come to the front. Changes nothing if there is no memory for it.
+// Reallocates to that many rows, with the cached rows moved to the front. Changes nothing if allocation fails.
 void KvCache::grow(std::int64_t allocated) {
   Tensor k = with_capacity(k_, offset_, size_, allocated), v = with_capacity(v_, offset_, size_, allocated);
   k_ = std::move(k);
@@ -296,10 +295,11 @@ void KvCache::attend(const ConstView& q, const AttentionOptions& options, const 
   if (q.rank() != 4) fail("q must be [batch, n_head, q_len, d_k]", "shape " + to_string(q.shape));
   const std::int64_t q_len = q.shape[2];
   if (q_len > size_)
-    fail("at most " + std::to_string(size_) + " queries, as many as tokens are held", std::to_string(q_len));
+    fail("q_len of at most " + std::to_string(size_) + " (the number of cached tokens)", std::to_string(q_len));
   if (q_len > 0 && first_key_ + size_ - q_len < first_query_) {
     const std::int64_t most = std::max<std::int64_t>(0, first_key_ + size_ - first_query_);
-    fail("at most " + std::to_string(most) + " queries, whose windows are still held", std::to_string(q_len));
+    fail("q_len of at most " + std::to_string(most) + " (queries whose windows are still cached)",
+         std::to_string(q_len));
   }
   AttentionOptions all = options;
   all.causal = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may read whom. The ONE place that says so: every path asks here.
+// Which keys each query may attend to. This is the only implementation; every path uses it.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ struct IndexRange {
   bool empty() const noexcept { return begin >= end; }
 };
 
-// The keys that lengths, causality and window let query i of sequence b read: one contiguous range, empty for a query
-// past its sequence's length. begin and end never decrease as i grows (as long as i is inside the length).
+// The keys that query i of sequence b may attend to under lengths, causality and window: one contiguous range, empty
+// for a query past its sequence's length. begin and end never decrease as i grows (as long as i is within the length).
 inline IndexRange readable_keys(const AttentionProblem& p, std::int64_t b, std::int64_t i) noexcept {
   const SequenceSpan& s = p.sequences[static_cast<std::size_t>(b)];
   if (i >= s.q_len) return {0, 0};
@@ -30,7 +30,7 @@ inline IndexRange readable_keys(const AttentionProblem& p, std::int64_t b, std::
   return {begin, std::max(begin, end)};
 }
 
-// The mask's element (b, h, i, j) as a number to add: 0 or -inf for a bool mask; 0 without a mask.
+// The mask's element (b, h, i, j) as an additive bias: 0 or -inf for a bool mask; 0 without a mask.
 template <class T>
 T mask_bias(const AttentionProblem& p, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) noexcept {
   if (!p.mask) return T{0};

@@ -9,7 +9,7 @@
 namespace qkv {
 namespace {
 
-constexpr int kSumColumns = 16;  // a vector of the widest set
+constexpr int kSumColumns = 16;  // one vector of the widest instruction set
 struct Ones {
   float rows[kMaxWidth][kSumColumns];
   constexpr Ones() : rows{} {
@@ -36,7 +36,7 @@ MaskGradient::MaskGradient(const TilePlan& plan, const RowTiling& tiling, std::i
     elements *= axes_[i].size;
   }
   const bool by_element = !axes_[kQuery].summed() && !axes_[kKey].summed();
-  if (!by_element || p_.batch == 0) {  // without sequences there is no task that starts a sum at 0
+  if (!by_element || p_.batch == 0) {  // without sequences no task starts the sums at 0
     double_.assign(static_cast<std::size_t>(elements), 0.0);
   } else if (dmask.dtype == DType::f32 && given_[kKey] == 1) {
     strides_ = given_;
@@ -73,7 +73,7 @@ MaskGradientTask::MaskGradientTask(MaskGradient& sums, std::int64_t b, std::int6
   keys_.assign(static_cast<std::size_t>(heads * keys), 0.0);
 }
 
-// The sum that a tile whose first head is h, or with summed queries the whole task, adds to.
+// The sum that a tile with first head h adds to; with summed queries, the sum of the whole task.
 std::int64_t MaskGradientTask::sum_of(std::int64_t h, std::int64_t query_tile) const noexcept {
   const MaskGradient& s = sums_;
   std::int64_t sum = s.axes_[MaskGradient::kBatch].summed() ? 0 : b_;
@@ -82,7 +82,7 @@ std::int64_t MaskGradientTask::sum_of(std::int64_t h, std::int64_t query_tile) c
   return s.axes_[MaskGradient::kKey].summed() ? sum : sum * s.splits_ + split_;
 }
 
-// When it does so: summed axes, the slowest first. Heads count one by one.
+// Its turn in that sum: summed axes, slowest first. Heads are counted individually.
 std::int64_t MaskGradientTask::turn_of(std::int64_t h) const noexcept {
   const MaskGradient& s = sums_;
   std::int64_t turn = s.axes_[MaskGradient::kKey].summed() ? split_ : 0;
@@ -132,13 +132,13 @@ void MaskGradientTask::add_elements(const QueryTile& tile, const Segment& g, std
   }
 }
 
-// The sum over the queries of each key: in f32 inside a tile, in f64 from tile to tile.
+// Sums over the queries for each key: in f32 within a tile, in f64 across tiles.
 void MaskGradientTask::add_keys(const QueryTile& tile, const Segment& g, std::int64_t j0, Scratch& scratch) noexcept {
   const TileKernels& kernel = *tile.kernels;
   const int n = g.k1 - g.k0;
   const bool one_head = sums_.axes_[MaskGradient::kHead].summed(), one_key = sums_.axes_[MaskGradient::kKey].summed();
   const int begin = g.first * kernel.lanes, end = std::min(tile.rows, g.last * kernel.lanes);
-  float* sums = scratch.bias;  // [n][kSumColumns], of equal columns
+  float* sums = scratch.bias;  // [n][kSumColumns], all columns equal
   for (int r = begin, next; r < end; r = next) {
     next = one_head ? end : std::min(end, static_cast<int>((r / tile.queries + 1) * tile.queries));
     std::fill_n(sums, n * kSumColumns, 0.0f);
@@ -150,7 +150,7 @@ void MaskGradientTask::add_keys(const QueryTile& tile, const Segment& g, std::in
   }
 }
 
-// The sum over the keys of each query.
+// Sums over the keys for each query.
 void MaskGradientTask::add_rows(const QueryTile& tile, const Segment& g, const Scratch& scratch) noexcept {
   const int width = tile.kernels->width, lanes = tile.kernels->lanes;
   for (int r = g.first * lanes; r < std::min(tile.rows, g.last * lanes); ++r) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// d(mask) = dscores, summed over the axes along which the mask was broadcast. The backward pass hands over its dscores
-// as it makes them. Along one sum the order is: splits, sequences, heads, queries, each where it is summed; a task
-// waits until those before it have added, so the bits never depend on the number of threads.
+// d(mask) = dscores, summed over the axes along which the mask was broadcast. The backward pass adds its dscores as it
+// computes them. The order of each sum is: splits, sequences, heads, queries (those that are summed); a task waits
+// until earlier tasks have added, so the bits never depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace qkv {
 // The gradient of one call, shared by its tasks.
 class MaskGradient {
  public:
-  // dmask [1 or batch, 1 or n_head, 1 or q_len, 1 or kv_len], leading axes may lack.
+  // dmask [1 or batch, 1 or n_head, 1 or q_len, 1 or kv_len]; leading axes may be missing.
   MaskGradient(const TilePlan& plan, const RowTiling& tiling, std::int64_t splits, const View& dmask);
   void store() const;  // after all tasks
   void fail() noexcept { turns_->fail(); }
@@ -40,21 +40,21 @@ class MaskGradient {
   Axis axes_[4];
   Dims given_{0, 0, 0, 0};    // strides of dmask, 0 along summed axes
   Dims strides_{0, 0, 0, 0};  // of the sums
-  // Where both queries and keys have their own elements sums are f32, in dmask itself if that can hold them; else f64.
+  // Sums are f32 if neither queries nor keys are summed, in dmask itself if it can hold them; otherwise f64.
   float* single_ = nullptr;
   std::optional<CallMemory> memory_;
   std::vector<double> double_;
   std::optional<Turns> turns_;
 };
 
-// What one task (a split of the keys of one key head) adds. For each query tile in turn: start, add for each key tile,
-// finish; in the end store.
+// The contribution of one task (a split of the keys of one key head). For each query tile in order: start, add for each
+// key tile, finish; at the end store.
 class MaskGradientTask {
  public:
   MaskGradientTask(MaskGradient& sums, std::int64_t b, std::int64_t kv_head, std::int64_t split, std::int64_t begin,
                    std::int64_t end);
-  void start(const QueryTile& tile);  // tiles without rows too
-  // scratch.ds of the segments, which begin at key j0; uses scratch.bias and bias_rows.
+  void start(const QueryTile& tile);  // also for tiles without rows
+  // Adds scratch.ds of the segments, which begin at key j0; uses scratch.bias and bias_rows.
   void add(const QueryTile& tile, const TileScores& scores, std::int64_t j0, Scratch& scratch);
   void finish(const QueryTile& tile) noexcept;
   void store();

@@ -48,7 +48,7 @@ void check_sequences(const char* name, const ConstView& x, std::int64_t d_model)
   if (!x && element_count(x.shape) > 0) fail(std::string(name) + " must be given", "a view without data");
 }
 
-// [batch, ctx, heads * d] seen as [batch, heads, ctx, d].
+// [batch, ctx, heads * d] viewed as [batch, heads, ctx, d].
 ConstView as_heads(const Tensor& t, std::int64_t heads) {
   const std::int64_t batch = t.shape()[0], ctx = t.shape()[1], d = t.shape()[2] / heads;
   const ConstView apart{t.raw(), t.dtype(), {batch, ctx, heads, d}, contiguous_strides({batch, ctx, heads, d})};
@@ -83,7 +83,7 @@ Tensor project(const Tensor& x, const Tensor& w, const Tensor& bias, bool with_b
   return y;
 }
 
-// y = x . w + bias: dw = x^T . dy, dbias = the sum of dy's rows, dx += dy . w^T
+// y = x . w + bias: dw = x^T . dy, dbias = sum of the rows of dy, dx += dy . w^T
 template <class T>
 void project_backward(const Tensor& x, const Tensor& w, const Tensor& dy, bool with_bias, Tensor& dx, Tensor& dw,
                       Tensor& dbias) {
@@ -153,7 +153,7 @@ MultiHeadConfig MultiHeadConfig::resolved() const {
     c.head_dim = d_model / n_head;
   }
   if (v_head_dim == 0) c.v_head_dim = c.head_dim;
-  // The sizes of the largest matrices, checked against overflow.
+  // Checks the sizes of the largest matrices for overflow.
   element_count({d_model, n_head, c.head_dim});
   element_count({d_model, n_head, c.v_head_dim});
   return c;
@@ -207,7 +207,7 @@ MultiHeadGradients multi_head_backward(const MultiHeadConfig& config, const Mult
   check_tensor("activations.read", activations.read, {batch, ctx, w.read}, x.dtype);
   check_tensor("activations.lse", activations.lse, {batch, c.n_head, ctx}, x.dtype);
   if (attention_gradients.dq || attention_gradients.dk || attention_gradients.dv)
-    fail("attention_gradients may ask for dmask and dsinks", "dq, dk or dv");
+    fail("attention_gradients may request only dmask and dsinks", "dq, dk or dv");
   return x.dtype == DType::f64 ? backward<double>(c, parameters, x, activations, dout, options, attention_gradients)
                                : backward<float>(c, parameters, x, activations, dout, options, attention_gradients);
 }

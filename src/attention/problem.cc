@@ -12,8 +12,7 @@
 namespace qkv {
 namespace {
 
-// Starts, lengths and first_key stay below this, so that sums of a few of them cannot overflow; windows past it reach
-// everything.
+// Bound on starts, lengths and first_key, so that sums of a few of them cannot overflow; larger windows are unlimited.
 constexpr std::int64_t kFarthest = std::int64_t{1} << 40;
 
 [[noreturn]] void fail(const std::string& expected, const std::string& found) {
@@ -50,8 +49,9 @@ void check_inputs(const ConstView& q, const ConstView& k, const ConstView& v) {
   check_input("v", v);
   const bool same = k.dtype == q.dtype || (k.dtype == DType::q8_0 && q.dtype == DType::f32);
   if (!same || v.dtype != k.dtype) {
-    fail("q, k and v must have one type", std::string(dtype_name(q.dtype)) + ", " + std::string(dtype_name(k.dtype)) +
-                                              " and " + std::string(dtype_name(v.dtype)));
+    fail("q, k and v must have the same type", std::string(dtype_name(q.dtype)) + ", " +
+                                                   std::string(dtype_name(k.dtype)) + " and " +
+                                                   std::string(dtype_name(v.dtype)));
   }
   const std::string shapes = "q " + to_string(q.shape) + ", k " + to_string(k.shape) + ", v " + to_string(v.shape);
   if (k.shape[0] != q.shape[0] || v.shape[0] != q.shape[0]) fail("q, k and v must have the same batch", shapes);
@@ -77,7 +77,7 @@ void set_sizes(AttentionProblem& p, const ConstView& q, const ConstView& k, cons
   p.v = v;
 }
 
-// A number that is finite in the type that sums are made in.
+// Whether a number is finite in the accumulation type.
 bool fits(double x, DType dtype) noexcept {
   return std::isfinite(x) && (dtype == DType::f64 || std::abs(x) <= double{std::numeric_limits<float>::max()});
 }
@@ -97,11 +97,11 @@ std::int64_t checked_window(const char* name, std::int64_t window) {
   return window > 4 * kFarthest ? -1 : window;
 }
 
-// The length of sequence b: lengths[b], or all of it where no lengths are given.
+// Checks the lengths of the sequences; empty means full length.
 void check_lengths(const char* name, const std::vector<std::int64_t>& lengths, std::int64_t batch, std::int64_t most) {
   if (lengths.empty()) return;
   if (static_cast<std::int64_t>(lengths.size()) != batch) {
-    fail(std::string(name) + " must have one length a sequence (" + std::to_string(batch) + ")",
+    fail(std::string(name) + " must have one length per sequence (" + std::to_string(batch) + ")",
          std::to_string(lengths.size()));
   }
   for (std::size_t b = 0; b < lengths.size(); ++b) {
@@ -119,7 +119,7 @@ void check_start(const AttentionOptions& options, std::int64_t batch) {
     return;
   }
   if (count != batch && count != 1) {
-    fail("start must have one position, or one a sequence (" + std::to_string(batch) + ")", std::to_string(count));
+    fail("start must have one position, or one per sequence (" + std::to_string(batch) + ")", std::to_string(count));
   }
   for (std::int64_t start : options.start) {
     if (start < -kFarthest || start > kFarthest) fail("start must be from -2^40 to 2^40", std::to_string(start));
@@ -155,7 +155,7 @@ void set_mask(AttentionProblem& p, const ConstView& mask) {
   p.boolean_mask = mask && mask.dtype == DType::boolean;
   if (!mask) return;
   if (!p.boolean_mask && !is_floating(mask.dtype)) {
-    fail("mask must be bool (true: may read) or floating (added)", std::string(dtype_name(mask.dtype)));
+    fail("mask must be bool (true: may attend) or floating (added)", std::string(dtype_name(mask.dtype)));
   }
   p.mask = broadcast_to_scores(p, mask, "mask");
 }
@@ -164,7 +164,7 @@ std::vector<double> head_values(const char* name, const ConstView& view, const A
   std::vector<double> values;
   if (!view) return values;
   if (view.rank() != 1 || view.shape[0] != p.n_head || !is_floating(view.dtype)) {
-    fail(std::string(name) + " must be floating, one a query head, [" + std::to_string(p.n_head) + "]",
+    fail(std::string(name) + " must be floating, one per query head, [" + std::to_string(p.n_head) + "]",
          std::string(dtype_name(view.dtype)) + " " + to_string(view.shape));
   }
   for (std::int64_t h = 0; h < p.n_head; ++h) values.push_back(load_element<double>(view, h * view.strides[0]));
@@ -172,10 +172,10 @@ std::vector<double> head_values(const char* name, const ConstView& view, const A
 }
 
 void set_dropout(AttentionProblem& p, const AttentionDropout& dropout) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 32;  // planes, queries and keys have numbers of 32 bits
+  constexpr std::int64_t kMost = std::int64_t{1} << 32;  // planes, queries and keys have 32-bit indices
   if (!(dropout.p >= 0 && dropout.p < 1)) fail("dropout.p must be from 0 to below 1", number(dropout.p));
   if (dropout.p == 0) return;
-  if (p.q_len > kMost || p.kv_len > kMost) fail("dropout takes up to 2^32 queries and keys", to_string(p.k.shape));
+  if (p.q_len > kMost || p.kv_len > kMost) fail("dropout supports at most 2^32 queries and keys", to_string(p.k.shape));
   if (dropout.first_sequence < 0 || dropout.first_sequence > kMost / p.n_head - p.batch)
     fail("dropout.first_sequence must be from 0, with all heads of all sequences below 2^32",
          std::to_string(dropout.first_sequence));
@@ -240,7 +240,7 @@ void check_readable(const AttentionProblem& p) {
     for (std::int64_t h = 0; h < (heads_alike ? 1 : p.n_head); ++h) {
       for (std::int64_t i = 0; i < p.sequences[static_cast<std::size_t>(b)].q_len; ++i) {
         if (row_is_readable(p, b, h, i)) continue;
-        fail("every query must have a key that it may read (require_readable_key)",
+        fail("every query must have a key that it may attend to (require_readable_key)",
              "none for query " + std::to_string(i) + " of head " + std::to_string(h) + " of sequence " +
                  std::to_string(b));
       }

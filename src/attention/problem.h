@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An attention call after validation: every size, option and default settled, so that no path decides twice.
+// An attention call after validation: every size, option and default resolved.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace qkv {
 
 // One sequence of the batch.
 struct SequenceSpan {
-  std::int64_t q_len;   // queries that count; later ones give 0
-  std::int64_t kv_len;  // keys that exist; later ones are never read
+  std::int64_t q_len;   // number of valid queries; later ones give 0
+  std::int64_t kv_len;  // number of valid keys; later ones are never read
   std::int64_t start;   // position of query 0 in key coordinates
 };
 
 struct AttentionProblem {
   std::int64_t batch, n_head, n_kv_head, q_len, kv_len, d_k, d_v;
   std::int64_t group;     // query heads that share a key head
-  ConstView q, k, v;      // rank 4, as the caller strides them; k and v may be q8_0 where q is f32
+  ConstView q, k, v;      // rank 4, the caller's strides; k and v may be q8_0 where q is f32
   double scale, softcap;  // softcap 0: off
   bool causal;
   std::int64_t window_left, window_right;  // -1: unlimited
@@ -32,27 +32,27 @@ struct AttentionProblem {
   std::vector<SequenceSpan> sequences;  // [batch]
   bool require_readable_key;
   Dropout dropout;              // false: none
-  std::int64_t first_sequence;  // the number of sequence 0 for dropout
+  std::int64_t first_sequence;  // index of sequence 0 for dropout
 
-  // Which plane of core/dropout.h head h of sequence b is.
+  // The plane (core/dropout.h) of head h of sequence b.
   std::uint32_t plane(std::int64_t b, std::int64_t h) const noexcept {
     return static_cast<std::uint32_t>((first_sequence + b) * n_head + h);
   }
 };
 
-// Checks shapes, types and options; throws std::invalid_argument. Does not look at the elements of q, k, v.
+// Checks shapes, types and options; throws std::invalid_argument. Does not read the elements of q, k, v.
 AttentionProblem make_problem(const ConstView& q, const ConstView& k, const ConstView& v,
                               const AttentionOptions& options);
 
-// Throws std::invalid_argument naming the first row that may read nothing (for require_readable_key).
+// Throws std::invalid_argument naming the first row that may attend to no key (for require_readable_key).
 void check_readable(const AttentionProblem& problem);
 
-// A view that broadcasts to the scores' shape, as one of rank 4 with the full shape [batch, n_head, q_len, kv_len] and
-// stride 0 along the axes that are broadcast. Throws std::invalid_argument. V is View or ConstView.
+// Broadcasts a view to rank 4 with the full scores shape [batch, n_head, q_len, kv_len] and stride 0 along the
+// broadcast axes. Throws std::invalid_argument. V is View or ConstView.
 template <class V>
 V broadcast_to_scores(const AttentionProblem& problem, const V& view, const char* name);
 
-// The two paths. Results and gradients are checked by the caller; empty views are not wanted. gradients.dmask has the
+// The two paths. The caller has checked results and gradients; empty views are not requested. gradients.dmask has the
 // shape of the caller's mask: up to 4 axes, size 1 where it is summed.
 void reference_forward(const AttentionProblem& p, const AttentionResults& results, const AttentionSteps& steps);
 void reference_backward(const AttentionProblem& p, const ConstView& out, const ConstView& lse, const ConstView& dout,

@@ -10,7 +10,7 @@ namespace qkv {
 
 namespace {
 
-// Which keys some row, every row and each vector of rows reads, from those of each row.
+// Derives the key ranges of any row, all rows and each vector of rows from those of the single rows.
 void find_bounds(QueryTile& t) noexcept {
   constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
   t.any_begin = kFar, t.any_end = 0, t.all_begin = 0, t.all_end = kFar;
@@ -38,7 +38,7 @@ RowTiling::RowTiling(const TilePlan& plan, std::int64_t max_heads) : plan_(plan)
   tiles_ = (p.group + heads_ - 1) / heads_ * query_tiles_;
 }
 
-// Nothing but the query's own number may move a boundary: gradients of keys are sums of sums of tiles.
+// Boundaries depend only on the query's index: gradients of keys are sums of per-tile sums.
 std::int64_t RowTiling::first_query(std::int64_t query_tile) const noexcept {
   return std::min(query_tile * queries_, plan_.p.q_len);
 }
@@ -59,7 +59,7 @@ QueryTile RowTiling::tile(std::int64_t b, std::int64_t kv_head, std::int64_t ind
   t.kernels = &tile_for(plan_.table, t.rows);
   if (t.rows == 0) return t;
   const int width = t.kernels->width;
-  for (int r = 0; r < t.rows; ++r) {  // heads after the first read what it reads
+  for (int r = 0; r < t.rows; ++r) {  // later heads read the same keys as the first
     const std::int64_t same = r - t.queries;
     const IndexRange keys = same < 0 ? readable_keys(p, b, t.first_query + r) : IndexRange{t.begin[same], t.end[same]};
     t.begin[r] = keys.begin, t.end[r] = keys.end;

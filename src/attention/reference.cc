@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The textbook forward pass: scores, softcap, mask, softmax, values, one head at a time.
+// The textbook forward pass, one head at a time: scores, softcap, mask, softmax, values.
 #include "attention/reference.h"
 
 #include "attention/elements.h"

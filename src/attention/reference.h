@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The equations of attention for one head, one function a step, every matrix held in full. T is float or double.
-// Forward, backward and the step-by-step view are made of these and of nothing else. Vaswani et al. (2017),
-// section 3.2.
+// The equations of attention for one head, one function per step, every matrix materialized. T is float or double.
+// Forward, backward and the step-by-step view consist only of these functions. Vaswani et al. (2017), section 3.2.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@ struct Matrix {
 // Head h of sequence b of a view [batch, heads, rows, cols], widened to T.
 template <class T>
 Matrix<T> gather(const ConstView& view, std::int64_t b, std::int64_t h);
-// The same, back to the view, rounded to its type. An empty view is left alone.
+// The inverse: writes to the view, rounded to its type. An empty view is skipped.
 template <class T>
 void scatter(const Matrix<T>& matrix, const View& view, std::int64_t b, std::int64_t h) noexcept;
 
@@ -40,15 +39,15 @@ Matrix<T> scaled_scores(const AttentionProblem& p, Matrix<T> products);
 template <class T>
 Matrix<T> softcapped_scores(const AttentionProblem& p, const Matrix<T>& scores);
 
-// softcapped + mask - slope * |j - position|, and -inf where reading is not allowed                [q_len, kv_len]
+// softcapped + mask - slope * |j - position|, and -inf where masked                                 [q_len, kv_len]
 template <class T>
 Matrix<T> masked_scores(const AttentionProblem& p, std::int64_t b, std::int64_t h, const Matrix<T>& softcapped);
 
-// A score that is not -inf is one that is read; NaN is read.
+// Whether a masked score is not -inf, so that the key is attended to; true for NaN.
 template <class T>
 bool is_read(T masked) noexcept;
 
-// The rows' softmax over the keys that are read and the sink; a row that reads nothing has probs 0 and lse -inf.
+// Softmax of each row over the unmasked keys and the sink; a fully masked row has probs 0 and lse -inf.
 template <class T>
 struct Softmax {
   Matrix<T> probs;            // [q_len, kv_len]
@@ -62,7 +61,7 @@ Softmax<T> softmax_rows(const AttentionProblem& p, std::int64_t h, const Matrix<
 template <class T>
 Matrix<T> dropped(const AttentionProblem& p, std::int64_t b, std::int64_t h, const Matrix<T>& x);
 
-// probs . v over the keys that are read                                             v [kv_len, d_v] -> [q_len, d_v]
+// probs . v over the unmasked keys                                                  v [kv_len, d_v] -> [q_len, d_v]
 template <class T>
 Matrix<T> weighted_values(const Matrix<T>& masked, const Matrix<T>& probs, const Matrix<T>& v);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The textbook backward pass; docs/attention.md derives each line. It recomputes the probabilities and the row sums
-// D = dout . out = sum_j probs * dprobs from the inputs, so that what is checked against it does not feed it.
+// The textbook backward pass; docs/attention.md derives each line. It recomputes the probabilities and the row sums D =
+// dout . out = sum_j probs * dprobs from the inputs, so that it is independent of the results it verifies.
 #include <algorithm>
 #include <vector>
 
@@ -13,14 +13,14 @@ namespace {
 
 using reference::Matrix;
 
-// What the heads share and cannot sum while they run side by side.
+// Terms that several heads contribute to; stored per head and summed afterwards, as heads run in parallel.
 template <class T>
 struct Partials {
   std::vector<T> dscores;  // [batch, n_head, q_len, kv_len] with respect to the masked scores; only for dmask
   std::vector<T> dsinks;   // [batch, n_head]
 };
 
-// dprobs = dout . v^T for the keys that are read, 0 elsewhere                                      [q_len, kv_len]
+// dprobs = dout . v^T for the unmasked keys, 0 elsewhere                                          [q_len, kv_len]
 template <class T>
 Matrix<T> probs_gradient(const Matrix<T>& masked, const Matrix<T>& dout, const Matrix<T>& v) {
   Matrix<T> dprobs(masked.rows, masked.cols);
@@ -34,7 +34,7 @@ Matrix<T> probs_gradient(const Matrix<T>& masked, const Matrix<T>& dout, const M
 }
 
 // dmasked = probs * (dprobs - D), D[i] = sum_j probs[i][j] dprobs[i][j]                            [q_len, kv_len]
-// The sink has no value, dprobs = 0 there: its gradient is the sum over i of - sink_probs[i] * D[i].
+// The sink has no value (dprobs = 0): its gradient is the sum over i of - sink_probs[i] * D[i].
 template <class T>
 Matrix<T> softmax_gradient(const Matrix<T>& masked, const reference::Softmax<T>& softmax, const Matrix<T>& dprobs,
                            T* dsink) {
@@ -76,7 +76,7 @@ void add_scaled(T* row, T factor, const T* other, std::int64_t d) noexcept {
   for (std::int64_t c = 0; c < d; ++c) row[c] += factor * other[c];
 }
 
-// All query heads that read key head g of sequence b, in order: dk and dv are their sums.
+// All query heads that share key head g of sequence b, in order: dk and dv are their sums.
 template <class T>
 void backward_group(const AttentionProblem& p, std::int64_t b, std::int64_t g, const ConstView& dout_view,
                     const AttentionGradients& gradients, Partials<T>& partials) {
@@ -121,7 +121,7 @@ void backward_group(const AttentionProblem& p, std::int64_t b, std::int64_t g, c
 template <class T>
 void store_mask_gradient(const AttentionProblem& p, const View& dmask, const std::vector<T>& dscores) {
   const Dims& s = dmask.strides;
-  // The sizes of dmask (1 where it was broadcast) and, for each of its elements, of the sum (1 where it was not).
+  // Shape of dmask (1 where broadcast), and the shape of the sum for each of its elements (1 where not broadcast).
   Dims kept = dmask.shape, summed = dmask.shape;
   for (int axis = 0; axis < 4; ++axis) (s[axis] == 0 ? kept : summed)[axis] = 1;
   for (std::int64_t b = 0; b < kept[0]; ++b)

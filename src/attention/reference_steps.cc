@@ -82,7 +82,7 @@ Matrix<T> masked_scores(const AttentionProblem& p, std::int64_t b, std::int64_t 
     const IndexRange keys = readable_keys(p, b, i);
     for (std::int64_t j = keys.begin; j < keys.end; ++j) {
       const T bias = mask_bias<T>(p, b, h, i, j);
-      // Not "score + -inf": a score that may not be read can be NaN.
+      // Not "score + -inf": a masked score can be NaN.
       if (is_read(bias)) masked.row(i)[j] = softcapped.row(i)[j] + bias + alibi_bias<T>(p, b, h, i, j);
     }
   }

@@ -14,7 +14,7 @@ namespace qkv {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kLargeLse = 64;  // log2 units: beyond, rounding lse to f32 costs more than the scores' own rounding
+constexpr float kLargeLse = 64;  // log2 units: above, rounding lse to f32 costs more than the scores' own rounding
 
 }  // namespace
 
@@ -41,7 +41,7 @@ RowStatistics::RowStatistics(const TilePlan& plan, const ConstView& out, const C
     tile.kernels->column_dots(out_t, scratch.dot, p.d_v, delta);
     for (int r = 0; r < tile.rows; ++r) {
       widen_elements(lse.dtype, lse.data, row_offset(lse.strides, tile, r), 1, 1, &natural);
-      if (natural == -kInfinity) continue;  // the row read nothing; its dout may be anything
+      if (natural == -kInfinity) continue;  // fully masked row; its dout may be anything
       lse_[at(tile.b, tile.head(r), tile.query(r))] = natural * to_units;
       delta_[at(tile.b, tile.head(r), tile.query(r))] = delta[r];
     }
@@ -77,7 +77,7 @@ void GradientRows::load(const QueryTile& tile, const RowStatistics& statistics, 
   if (rescaled) rescale(tile, large);
 }
 
-// Reads the tile's keys once more for the maximum and the sum of the rows that need it. Each row decides for itself:
+// Recomputes the tile's scores for the maximum and the sum of the rows that need it. Each row decides independently:
 // its bits must not depend on its neighbours.
 void GradientRows::rescale(const QueryTile& tile, const bool* large) {
   const TileKernels& kernel = *tile.kernels;
@@ -214,11 +214,11 @@ void finish_gradients(const TilePlan& plan, const QueryTile& tile, const TileSco
       for (int key = 0; key < n; ++key)
         for (int c = part.first * kernel.lanes; c < part.last * kernel.lanes; ++c) {
           float& d = ds[key * width + c];
-          d = d == 0 ? 0.0f : d * slope[key * width + c];  // the slope may be NaN where reading is not allowed
+          d = d == 0 ? 0.0f : d * slope[key * width + c];  // the slope may be NaN where masked
         }
     }
     if (plan.bf16) {
-      // The column after an odd last row is its neighbour in a pair: 0, whatever the key holds.
+      // The column after an odd last row is its neighbour in a pair: set to 0, whatever it contained.
       for (int key = 0; tile.rows < width && key < n; ++key)
         s[key * width + tile.rows] = ds[key * width + tile.rows] = 0;
       kernel.bf16->round(s, n, part.first, part.last, scratch.p_rows + at, nullptr);

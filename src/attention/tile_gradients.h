@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tiled backward passes share: delta and lse of each row, and p and dscores of one pair of tiles.
+// Shared by the tiled backward passes: delta and lse of each row, and p and dscores of a query tile and a key tile.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace qkv {
 
-// For every row: lse in the units of the scores (+inf for a row that read nothing, so that its probabilities come out
-// as 0), and delta = sum over c of dout[c] * out[c].
+// For every row: lse in the units of the scores (+inf for a fully masked row, so that its probabilities are 0), and
+// delta = sum over c of dout[c] * out[c].
 class RowStatistics {
  public:
   RowStatistics(const TilePlan& plan, const ConstView& out, const ConstView& lse, const ConstView& dout);
@@ -25,8 +25,8 @@ class RowStatistics {
   float *lse_, *delta_;  // [batch, n_head, q_len]
 };
 
-// The rows of q and dout of a query tile, both ways round: scratch.qt and dot (or their pairs) for the products over
-// d_k and d_v, and here rows for the sums over queries. What is not finite is 0 in the rows and stands in the lists.
+// The rows of q and dout of a query tile in both layouts: scratch.qt and dot (or their pairs) for the products over d_k
+// and d_v, and here rows for the sums over queries. Non-finite elements are 0 in the rows and recorded in the lists.
 struct GradientRows {
   GradientRows(const TilePlan& plan, Scratch& scratch);
   void load(const QueryTile& tile, const RowStatistics& statistics, const ConstView& dout_view);
@@ -38,7 +38,7 @@ struct GradientRows {
   float lse[kMaxWidth], delta[kMaxWidth];
   bool rescaled = false;  // p = 2^((score - lse) unit) * factor: lse is the maximum, since f32 cannot hold a large lse
   float factor[kMaxWidth];
-  NonFinites q_non_finites, dout_non_finites;  // row: of the tile
+  NonFinites q_non_finites, dout_non_finites;  // row: index in the tile
 
  private:
   void load_f32(const QueryTile& tile, const ConstView& dout_view);
@@ -52,11 +52,11 @@ struct GradientRows {
 
 struct TileGradients {
   TileScores scores;
-  bool careful = false;  // something is not finite: use the bits of what may be read
+  bool careful = false;  // something is non-finite: use the bits of the unmasked pairs
 };
 
-// scratch.s = p (after dropout) and scratch.ds = gradient of the masked scores in the segments, which is the mask's.
-// bits: a bit a row for each key that it may read, where `careful`.
+// scratch.s = p (after dropout) and scratch.ds = gradient of the masked scores in the segments, which is also that of
+// the mask. bits, used where `careful`: for each key, one bit per row that may attend to it.
 TileGradients compute_gradients(const TilePlan& plan, const QueryTile& tile, const KeyTile& keys,
                                 const GradientRows& rows, Scratch& scratch, std::uint64_t* bits) noexcept;
 // Then scratch.ds = gradient of the scores before softcap and scale, and with bf16 products p and ds rounded in p_rows,

@@ -41,8 +41,8 @@ TilePlan::TilePlan(const AttentionProblem& problem, bool all_bf16)
     : p(problem), table(kernels()), bf16(all_bf16 && table.interleave != nullptr) {
   const bool natural = p.softcap > 0 || !p.slopes.empty() || (p.mask && !p.boolean_mask);
   const double to_log2 = p.scale * kLog2E;
-  // A maximum of scores is one of exponents only where the factor is positive; past the limits, the factor itself or
-  // the step of 8 / unit by which maxima move would not be finite.
+  // The maximum score is the maximum exponent only if the factor is positive; outside these limits, the factor itself
+  // or the step of 8 / unit by which maxima move would not be finite.
   if (!natural && to_log2 > 0x1p-100 && to_log2 < 0x1p127) {
     score_factor = 1;
     unit = static_cast<float>(to_log2);
@@ -72,7 +72,7 @@ Scratch::Scratch(const TilePlan& plan, int key_tiles)
     : d_k(round_up(plan.p.d_k, 16)), d_v(round_up(plan.p.d_v, 16)), bf16_(plan.bf16) {
   const std::int64_t widest = std::max(d_k, d_v), tile = kMaxWidth * kKeyTile;
   const std::int64_t buffers = (key_tiles + 1) * kKeyTile * (d_k + d_v) * (bf16_ ? 2 : 1);
-  const std::int64_t sums = key_tiles * kKeyTile * (d_k + d_v);  // of the same key tiles
+  const std::int64_t sums = key_tiles * kKeyTile * (d_k + d_v);  // for the same key tiles
   const std::int64_t need = kMaxWidth * 16 * widest + tile * 9 + buffers + sums + kSplitKeys * kNarrowTile + 4096;
   if (arena.size() < need) arena = Tensor({need});
   qt = take(kMaxWidth * d_k), dot = take(kMaxWidth * d_v);

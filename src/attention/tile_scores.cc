@@ -11,9 +11,9 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 constexpr int kSegmentStep = 8;  // keys
-constexpr int kMaskKeys = 32;    // of which a mask's rows are in the first cache together before they are transposed
+constexpr int kMaskKeys = 32;    // keys whose mask values fit in the L1 cache before they are transposed
 
-// Cuts the key tile where the set of vectors that read it changes, and around the keys that every row reads.
+// Splits the key tile where the set of vectors that read it changes, and around the keys that every row reads.
 void cut_segments(const QueryTile& tile, const KeyTile& keys, TileScores& scores) noexcept {
   const int vectors = tile.kernels->width / tile.kernels->lanes;
   int begin[3], end[3], cuts[kMaxSegments], count = 0;
@@ -46,10 +46,10 @@ void cut_segments(const QueryTile& tile, const KeyTile& keys, TileScores& scores
   }
 }
 
-// One row of the mask as numbers to add, for keys j0 ... j0 + n. Returns how many of them allow reading.
+// One row of the mask as additive biases for keys j0 ... j0 + n. Returns how many keys are not masked.
 int mask_row(const AttentionProblem& p, std::int64_t offset, int n, float* to) noexcept {
   const std::int64_t stride = p.mask.strides[3];
-  if (stride == 0 && n > 1) {  // the same for every key
+  if (stride == 0 && n > 1) {  // the same for all keys
     const int allowed = mask_row(p, offset, 1, to);
     std::fill_n(to + 1, n - 1, to[0]);
     return allowed * n;
@@ -72,7 +72,7 @@ int mask_row(const AttentionProblem& p, std::int64_t offset, int n, float* to) n
   return allowed;
 }
 
-// A mask of f32 without a copy of its rows. Returns whether any of its pairs allows reading.
+// An f32 mask, without copying its rows. Returns whether any pair is not masked.
 bool transpose_mask(const QueryTile& tile, const float* rows, std::int64_t ld, int n, float* bias) noexcept {
   tile.kernels->transpose_in(rows, ld, tile.rows, n, bias);
   for (int r = 0; r < tile.rows; ++r)
@@ -81,8 +81,8 @@ bool transpose_mask(const QueryTile& tile, const float* rows, std::int64_t ld, i
   return false;
 }
 
-// The mask of the pair of tiles in scratch.bias, [n][width]. Returns how many of its pairs allow reading; of a floating
-// mask, 0 or any other number.
+// The mask of the pair of tiles in scratch.bias, [n][width]. Returns the number of unmasked pairs; for a floating mask,
+// 0 or any nonzero number.
 std::int64_t load_mask(const AttentionProblem& p, const QueryTile& tile, const KeyTile& keys,
                        Scratch& scratch) noexcept {
   const Dims& s = p.mask.strides;
@@ -90,7 +90,7 @@ std::int64_t load_mask(const AttentionProblem& p, const QueryTile& tile, const K
   const auto offset = [&](int row) {
     return tile.b * s[0] + tile.head(row) * s[1] + tile.query(row) * s[2] + keys.j0 * s[3];
   };
-  if (s[2] == 0 && (tile.heads == 1 || s[1] == 0)) {  // the same for every row
+  if (s[2] == 0 && (tile.heads == 1 || s[1] == 0)) {  // the same for all rows
     const int allowed = mask_row(p, offset(0), keys.n, scratch.bias_rows);
     for (int j = 0; j < keys.n; ++j) std::fill_n(scratch.bias + j * width, width, scratch.bias_rows[j]);
     return std::int64_t{allowed} * tile.rows;
@@ -107,7 +107,7 @@ std::int64_t load_mask(const AttentionProblem& p, const QueryTile& tile, const K
   return allowed;
 }
 
-// Where each row's readable keys begin and end, counted from the key tile's first: [width] each.
+// Where each row's readable keys begin and end, relative to the key tile's first key: [width] each.
 void find_limits(const QueryTile& tile, const KeyTile& keys, float* begin, float* end) noexcept {
   for (int r = 0; r < tile.kernels->width; ++r) {
     begin[r] = static_cast<float>(std::clamp<std::int64_t>(tile.begin[r] - keys.j0, 0, kKeyTile));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scores of one query tile and one key tile, with everything that the contract puts between q . k and the softmax.
+// The scores of one query tile and one key tile, with every step between q . k and the softmax.
 #pragma once
 
 #include "attention/key_tile.h"
@@ -7,7 +7,7 @@
 
 namespace qkv {
 
-// Keys [k0, k1) of a key tile that the vectors [first, last) read; limited: some of their rows only a part of them.
+// Keys [k0, k1) of a key tile that the vectors [first, last) read; limited: some of their rows read only part of them.
 struct Segment {
   int k0, k1, first, last;
   bool limited;
@@ -20,13 +20,13 @@ inline constexpr int kMaxSegments = 8;
 struct TileScores {
   int segments = 0;
   Segment segment[kMaxSegments];
-  bool partial = false;  // some pair of the tiles may not be read
+  bool partial = false;  // some pair of the tiles is masked
   float max[kMaxWidth];  // of each row
 };
 
-// scratch.s[j][row] from scratch.qt (or qt_pairs) and the keys: scaled, capped, biased, -inf where reading is not
-// allowed, in the plan's units; scratch.slope gets 1 - tanh^2 of the softcap if wanted. Only the segments are written;
-// without any, no row reads any of these keys.
+// scratch.s[j][row] from scratch.qt (or qt_pairs) and the keys: scaled, capped, biased, -inf where masked, in the
+// plan's units; scratch.slope receives 1 - tanh^2 of the softcap if requested. Only the segments are written; without
+// segments, no row reads any of these keys.
 TileScores compute_scores(const TilePlan& plan, const QueryTile& tile, const KeyTile& keys, Scratch& scratch,
                           bool want_slope) noexcept;
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward pass in tiles: scores are computed again, O(q_len + kv_len) memory.
+// The tiled backward pass: scores are recomputed, O(q_len + kv_len) memory.
 //
 //   p  = exp(scores - lse)        dv = p^T dout
 //   dp = dout v^T                 dscores = p * (dp - delta), delta = rowsum(dout * out)
-//   with dropout: dp and the p of dv are 0 where dropped and divided by (1 - p) where kept
+//   with dropout: dp and the p in dv are 0 where dropped and divided by (1 - p) where kept
 //   dq = scale * dscores k        dk = scale * dscores^T q
 //
-// A task is one split of kBackwardSplit keys of one key head: it owns their dk and dv, and walks the query tiles that
-// read them. Each query tile's dq is summed over the splits in their order: a task waits for its turn, so the bits
-// never depend on the number of threads. Tasks start in order, so the one that is waited for has always started. The
+// A task is one split of kBackwardSplit keys of one key head: it owns their dk and dv and iterates over the query tiles
+// that read them. Each query tile's dq is summed over the splits in order: a task waits for its turn, so the bits never
+// depend on the number of threads. Tasks start in order, so a task that others wait for has always started. The
 // gradient of a mask is summed in the same way (mask_gradient.h).
 #include <algorithm>
 #include <cmath>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kBackwardSplit = 256;
 constexpr int kSplitTiles = kBackwardSplit / kKeyTile + 1;
-constexpr float kSkip = -std::numeric_limits<float>::infinity();  // a weight of a pair that may not be read
+constexpr float kSkip = -std::numeric_limits<float>::infinity();  // weight of a masked pair
 
 // Writes zero rows [begin, end) of x[b][h].
 void clear_rows(const View& x, std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end, std::int64_t d) {
@@ -59,8 +59,8 @@ class Backward {
       sums_.emplace(split_count_ > 1 ? tiles * d_k_ * kMaxWidth : 0);
       clear_unread_queries();
     }
-    // Split by split, all heads of one before the next: who waits for a split of the same head waits for one long
-    // begun.
+    // All heads of one split before the next split, so that a task that waits for an earlier split of the same head
+    // waits for one that started long ago.
     const std::int64_t heads = p_.batch * p_.n_kv_head;
     parallel_for(heads * split_count_, [&](std::int64_t task) {
       try {
@@ -100,7 +100,7 @@ class Backward {
     const std::int64_t end = splits_.next(begin);
     Scratch scratch(plan_, kSplitTiles);
     GradientRows rows(plan_, scratch);
-    KeyTile keys[kSplitTiles];  // all of the split's
+    KeyTile keys[kSplitTiles];  // all key tiles of the split
     int count = 0;
     const KeySteps tiles{begin, std::min(end, p_.sequences[static_cast<std::size_t>(b)].kv_len), p_.first_key,
                          kKeyTile};
@@ -114,7 +114,8 @@ class Backward {
     std::optional<MaskGradientTask> mask;
     if (mask_) mask.emplace(*mask_, b, kv_head, split, begin, end);
     for (std::int64_t i = 0; i < tiling_.tiles(); ++i) {
-      // All heads of some queries before the next queries: who adds to the same mask waits for one tile, not for many.
+      // All heads of some queries before the next queries, so that tasks adding to the same mask wait for only one
+      // tile.
       const std::int64_t heads = tiling_.tiles() / tiling_.query_tiles();
       const std::int64_t index = i % heads * tiling_.query_tiles() + i / heads;
       const QueryTile tile = tiling_.tile(b, kv_head, index);
@@ -136,8 +137,8 @@ class Backward {
     store_keys(gradients_.dv, b, kv_head, begin, end, p_.d_v, 1.0f, d_v_, dv);
   }
 
-  // What one query tile and one key tile, up to the last key that the query tile reads, give to dk, dv (rows of the key
-  // tile), dqt and the mask.
+  // The contribution of one query tile and one key tile, up to the last key that the query tile reads, to dk, dv (rows
+  // of the key tile), dqt and the mask.
   void add_pair(const QueryTile& tile, const GradientRows& rows, KeyTile keys, float* dk, float* dv, float* dqt,
                 std::optional<MaskGradientTask>& mask, Scratch& scratch) const {
     keys.n = static_cast<int>(std::min<std::int64_t>(keys.n, tile.any_end - keys.j0));
@@ -169,7 +170,7 @@ class Backward {
     }
   }
 
-  // The three sums of one segment; dk and dv begin at its first key, columns [column, column + count) are its rows.
+  // The three sums of one segment; dk and dv begin at its first key; columns [column, column + count) are its rows.
   void add_segment(const QueryTile& tile, const KeyTile& keys, const GradientRows& rows, const Segment& part,
                    int column, int count, float* dk, float* dv, float* dqt, const Scratch& scratch) const noexcept {
     const TileKernels& kernel = *tile.kernels;
@@ -198,7 +199,7 @@ class Backward {
                         dqt);
   }
 
-  // What elements of rows that are not finite give to the keys that they may read.
+  // Adds the non-finite elements of rows to the keys that they may attend to.
   static void add_non_finites(const NonFinites& non_finites, const float* weights, const Segment& part, int column,
                               int count, int width, float* sums, std::int64_t ld) noexcept {
     for (const NonFinite& x : non_finites)
@@ -207,7 +208,7 @@ class Backward {
           sums[(key - part.k0) * ld + x.column] += weights[key * width + x.row] * x.value;
   }
 
-  // Adds a split's dqt to the tile's sum when the splits before it have; the last one writes the result.
+  // Adds a split's dqt to the tile's sum after the preceding splits have been added; the last split writes the result.
   void add_queries(const QueryTile& tile, std::int64_t index, std::int64_t split, float* dqt, Scratch& scratch) {
     const std::int64_t first = split_of(tile.any_begin), last = split_of(tile.any_end - 1);
     const std::int64_t id = (tile.b * p_.n_kv_head + tile.kv_head) * tiling_.tiles() + index;

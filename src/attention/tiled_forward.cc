@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forward pass with an online softmax (Milakov and Gimelshein 2018; Dao et al. 2022): O(q_len + kv_len) memory.
 //
-// A row's result is the merge, in order, of its splits of kSplitKeys keys; a split starts afresh and walks its key
-// tiles in order. Splits stand at absolute positions, so a row gets the same bits whoever computes its splits: one
-// thread after the other, many threads, or a decoder that comes back a token at a time.
+// A row's result is the merge, in order, of its splits of kSplitKeys keys; each split starts from empty sums and
+// processes its key tiles in order. Splits begin at absolute positions, so a row has the same bits however its splits
+// are computed: in one thread, in several threads, or in decode token by token.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -18,12 +18,12 @@
 namespace qkv {
 namespace {
 
-constexpr int kTasksAThread = 16;  // so that the last ones to finish leave little idle time
+constexpr int kTasksAThread = 16;  // so that there is little idle time at the end
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // Running state of the rows of a tile.
 struct Sums {
-  float* m;   // [width] reference maximum, -inf before anything was read
+  float* m;   // [width] reference maximum, initially -inf
   float* l;   // [width] sum of exponentials relative to m
   float* ot;  // [d_v_padded][width] sum of exponentials times values
 };
@@ -62,14 +62,14 @@ class Forward {
   }
 
  private:
-  // Head by head, so that keys and values stay in the caches; in a head the last queries first, which read most under a
-  // causal mask, so that little work is left when threads run out of it.
+  // Head by head, so that keys and values stay in the caches; within a head the last queries first, which read the most
+  // under a causal mask, so that the last tasks are short.
   QueryTile tile_of(std::int64_t task) const {
     const std::int64_t head = task / tiling_.tiles(), index = tiling_.tiles() - 1 - task % tiling_.tiles();
     return tiling_.tile(head / p_.n_kv_head, head % p_.n_kv_head, index);
   }
 
-  // Rows past a sequence's length read nothing and are in no tile; probabilities are written only where keys are read.
+  // Fills rows past a sequence's length, which are in no tile; probabilities are written only where keys are read.
   void clear_unread_rows() const {
     const bool padded = std::any_of(p_.sequences.begin(), p_.sequences.end(),
                                     [&](const SequenceSpan& sequence) { return sequence.q_len < p_.q_len; });
@@ -107,7 +107,7 @@ class Forward {
     finish(tile, total, scratch);
   }
 
-  // Few tiles and many keys, as in decoding: the splits are the tasks, and are merged afterwards in the same order.
+  // Few tiles and many keys, as in decode: the splits are the tasks, and are merged afterwards in the same order.
   void run_split(std::int64_t tasks, std::int64_t pieces) const {
     const std::int64_t width = tile_for(plan_.table, widest_rows()).width;
     const std::int64_t stride = (width * (d_v_padded_ + 2) + 15) / 16 * 16;
@@ -116,7 +116,7 @@ class Forward {
       float* at = partial.data() + (task * pieces + piece) * stride;
       return Sums{at, at + width, at + 2 * width};
     };
-    // A task is a run of splits: enough runs for every thread, each long enough to pay for its start.
+    // A task is a run of splits: enough runs for all threads, each long enough to amortize its start.
     const std::int64_t runs = std::min(pieces, (2 * kTasksAThread * num_threads() + tasks - 1) / tasks);
     const std::int64_t length = (pieces + runs - 1) / runs;
     parallel_for(tasks * runs, [&](std::int64_t i) {
@@ -188,19 +188,19 @@ class Forward {
       kernel.rescale(plan_.unit, scores.max, d_v_padded_, sums.m, sums.l, fresh ? nullptr : sums.ot);
       std::uint64_t bits[kKeyTile];
       NonFinites non_finites;
-      // The second of an odd last pair may be a key that nobody reads.
+      // The second element of an odd last pair may be a key that no row reads.
       const bool unread = scores.partial || (packed && keys.n % 2);
       if (unread && !(packed ? keys.finite : values_finite(keys, plan_))) {
         kernel.allowed_bits(scratch.s, keys.n, bits);
         non_finites = take_non_finites_of_values(keys, plan_, scratch.keys);
       }
-      // `fresh` starts the sums of every column at 0, so it needs a segment that covers them all.
+      // `fresh` initializes the sums of every column to 0, so it needs a segment that covers them all.
       if (fresh && (scores.segment[0].first > 0 || scores.segment[0].last * kernel.lanes < width)) {
         std::fill_n(sums.ot, d_v_padded_ * width, 0.0f);
         fresh = false;
       }
       for (int i = 0; i < scores.segments; ++i) take_exponentials(tile, keys, scores.segment[i], sums, scratch);
-      for (int i = 0; i < scores.segments; fresh = false) {  // neighbours that the same vectors read, together
+      for (int i = 0; i < scores.segments; fresh = false) {  // merge adjacent segments read by the same vectors
         Segment g = scores.segment[i];
         for (; ++i < scores.segments && scores.segment[i].continues(g); g.k1 = scores.segment[i].k1) continue;
         accumulate(tile, keys, g, fresh, sums, scratch);
@@ -210,8 +210,9 @@ class Forward {
     if (fresh) std::fill_n(sums.ot, d_v_padded_ * width, 0.0f);
   }
 
-  // The same where few rows read all keys of the split with nothing between q . k and the softmax, as in decoding: all
-  // scores first, then all sums, so that memory is read in long runs. Each row's sums keep their order.
+  // The same where few rows read all keys of the split and only the scale is between q . k and the softmax, as in
+  // decode: all scores first, then all sums, so that memory is read in long runs. The order of each row's sums is
+  // unchanged.
   void read_split_in_runs(const QueryTile& tile, std::int64_t begin, std::int64_t end, const Sums& sums,
                           Scratch& scratch) const noexcept {
     const TileKernels& kernel = *tile.kernels;
@@ -244,7 +245,7 @@ class Forward {
       }
     }
   }
-  // What is not asked for ahead of a run is late at its beginning, and after each pause for exponentials.
+  // Prefetches the start of a run, which would otherwise arrive late, as it would after each pause for exponentials.
   static void prefetch(const void* memory) noexcept {
     for (int line = 0; line < 24; ++line) __builtin_prefetch(static_cast<const char*>(memory) + line * 64, 0, 2);
   }
@@ -283,7 +284,7 @@ class Forward {
                               tile.rows, g.first, g.last, fresh, sums.ot);
   }
 
-  // What a value that is not finite gives to the rows that may read it.
+  // Adds a non-finite value to the rows that may attend to it.
   void add_non_finite(const QueryTile& tile, const TileScores& scores, const NonFinite& x, std::uint64_t bits,
                       const Sums& sums, const Scratch& scratch) const noexcept {
     const int width = tile.kernels->width, lanes = tile.kernels->lanes;
@@ -299,7 +300,7 @@ class Forward {
     }
   }
 
-  // What each row's sums are multiplied by, and its lse, where a sink takes its share.
+  // The factor for each row's sums, and its lse, including the sink.
   void divide_with_sinks(const QueryTile& tile, const Sums& total, float* factor, float* lse) const noexcept {
     const double unit = plan_.unit;
     for (int r = 0; r < tile.kernels->width; ++r) {
@@ -312,7 +313,7 @@ class Forward {
     }
   }
 
-  // The division, and the results of the tile's rows.
+  // Divides, and writes the results of the tile's rows.
   void finish(const QueryTile& tile, const Sums& total, Scratch& scratch) const {
     const int width = tile.kernels->width;
     float factor[kMaxWidth], lse[kMaxWidth];
@@ -325,7 +326,7 @@ class Forward {
     }
     for (int r = 0; r < width; ++r) {
       if (total.m[r] != kMinusInfinity || total.l[r] != 0) continue;
-      factor[r] = 0, lse[r] = kMinusInfinity;  // nothing to read
+      factor[r] = 0, lse[r] = kMinusInfinity;  // fully masked
       for (std::int64_t c = 0; c < d_v_padded_; ++c) total.ot[c * width + r] = 0;
     }
     float out_factor[kMaxWidth];
@@ -340,7 +341,7 @@ class Forward {
     if (results_.probs) write_probs(tile, total.m, factor, scratch);
   }
 
-  // probs = 2^((score - m) unit) * factor, the scores computed once more.
+  // probs = 2^((score - m) unit) * factor, with recomputed scores.
   void write_probs(const QueryTile& tile, const float* m, const float* factor, Scratch& scratch) const {
     const TileKernels& kernel = *tile.kernels;
     const int width = kernel.width;
@@ -373,8 +374,8 @@ class Forward {
   const AttentionResults& results_;
   const TilePlan plan_;
   const RowTiling tiling_;
-  std::int64_t d_v_padded_;  // to a multiple of 8
-  bool runs_;                // scores need nothing but q . k, keys and values no copy
+  std::int64_t d_v_padded_;  // rounded up to a multiple of 8
+  bool runs_;                // scores are plain q . k, and keys and values are used in place
   std::optional<PackedValues> packed_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums that several tasks add to in an order that never depends on the number of threads: each waits for its turn.
-// Whoever is waited for must have started before the one that waits, and may itself wait for earlier ones alone.
+// Sums that several tasks add to in an order independent of the number of threads: each task waits for its turn. A task
+// must start after the tasks it waits for, which may themselves wait only for earlier ones.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ class Turns {
     for (std::int64_t i = 0; i < sums; ++i) next_[static_cast<std::size_t>(i)] = 0;
   }
 
-  // Until the turn of a sum is `turn`; the first one is 0. Throws std::runtime_error if another task failed.
+  // Waits until the turn of a sum is `turn`; the first turn is 0. Throws std::runtime_error if another task failed.
   void wait(std::int64_t sum, std::int64_t turn) const {
     while (next_[static_cast<std::size_t>(sum)].load(std::memory_order_acquire) != turn) {
       if (failed_) throw std::runtime_error("[attention] another part of the backward pass failed");
@@ -28,7 +28,7 @@ class Turns {
   void pass(std::int64_t sum, std::int64_t turn) noexcept {
     next_[static_cast<std::size_t>(sum)].store(turn, std::memory_order_release);
   }
-  void fail() noexcept { failed_ = true; }  // nobody may wait any longer
+  void fail() noexcept { failed_ = true; }  // releases all waiting tasks
 
  private:
   std::unique_ptr<std::atomic<std::int64_t>[]> next_;  // [sums]

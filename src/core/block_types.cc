@@ -14,7 +14,7 @@ namespace {
 constexpr DType kRowTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0,
                                DType::q5_1, DType::q8_0, DType::q4_k, DType::q5_k, DType::q6_k};
 
-constexpr std::int64_t kSmall = 32;  // elements of a block
+constexpr std::int64_t kSmall = 32;  // elements per block
 
 template <class T>
 T load(const std::byte* from) noexcept {
@@ -30,7 +30,7 @@ void store(T value, std::byte* to) noexcept {
   std::memcpy(to, &value, sizeof value);
 }
 
-// Nibbles: elements 0 to 15 are the low ones of the 16 bytes, 16 to 31 the high ones.
+// Nibbles: elements 0 to 15 are the low nibbles of the 16 bytes, 16 to 31 the high ones.
 unsigned nibble(const std::byte* quants, std::int64_t i) noexcept {
   return i < 16 ? bits(quants[i]) & 15u : bits(quants[i - 16]) >> 4;
 }
@@ -77,8 +77,8 @@ ScaleAndMinimum packed_scale(const std::byte* s, int j) noexcept {
   return {(bits(s[j + 4]) & 15u) | (bits(s[j - 4]) >> 6) << 4, bits(s[j + 4]) >> 4 | (bits(s[j]) >> 6) << 4};
 }
 
-// 8 sub-blocks of 32; each run of 32 bytes holds two of them, one in the low nibbles, the next in the high ones. With
-// fifth bits, byte i of `high` holds in bit j that of element i of sub-block j.
+// 8 sub-blocks of 32; each run of 32 bytes contains two of them, one in the low nibbles, the next in the high ones.
+// With fifth bits, bit j of byte i of `high` is the fifth bit of element i of sub-block j.
 void from_scaled_nibbles(const std::byte* b, const std::byte* high, const std::byte* quants, float* to) noexcept {
   const float d = half(b), dmin = half(b + 2);
   for (int j = 0; j < 8; ++j) {
@@ -96,7 +96,7 @@ void from_scaled_nibbles(const std::byte* b, const std::byte* high, const std::b
 void from_q4_k(const std::byte* b, float* to) noexcept { from_scaled_nibbles(b, nullptr, b + 16, to); }
 void from_q5_k(const std::byte* b, float* to) noexcept { from_scaled_nibbles(b, b + 16, b + 48, to); }
 
-// Two halves of 128: low four bits in 64 bytes, upper two in 32, one scale a 16 elements.
+// Two halves of 128: low four bits in 64 bytes, upper two in 32, one scale per 16 elements.
 void from_q6_k(const std::byte* b, float* to) noexcept {
   const float d = half(b + 208);
   for (int n = 0; n < 2; ++n) {
@@ -127,7 +127,7 @@ void each_block(std::int64_t count, std::int64_t elements, std::int64_t bytes, c
 
 float inverse(float d) noexcept { return d == 0 ? 0.0f : 1.0f / d; }
 
-// x in 0 ... most, cut to a whole number. A scale too small for its inverse gives x beyond that range.
+// x in 0 ... most, truncated to an integer. If the scale is so small that its inverse overflows, x exceeds that range.
 unsigned whole(float x, float most) noexcept { return static_cast<unsigned>(x > 0 ? std::min(x, most) : 0.0f); }
 
 template <class Quant>
@@ -146,7 +146,7 @@ void to_q8_0(const float* x, std::byte* b) noexcept {
   }
 }
 
-// The number of the largest magnitude becomes -8 exactly.
+// The number with the largest magnitude maps exactly to -8.
 void to_q4_0(const float* x, std::byte* b) noexcept {
   float extreme = x[0];
   for (std::int64_t i = 1; i < kSmall; ++i)

@@ -15,7 +15,7 @@
 namespace qkv {
 namespace {
 
-// f64 passes by way of f32 only where one side is narrower than f32.
+// Converts f64 via f32 only if the other type is narrower than f32.
 template <class To, class From>
 To convert(From x) noexcept {
   if constexpr (std::is_same_v<To, From>)
@@ -30,7 +30,7 @@ To convert(From x) noexcept {
 
 template <class From, class To>
 void convert_rows(const ConstView& from, const View& to) {
-  constexpr std::int64_t kTile = 64;  // rows and columns, so that a transposed source is read by whole cache lines
+  constexpr std::int64_t kTile = 64;  // rows and columns, so that a transposed source is read in whole cache lines
   const int rank = from.rank();       // 0 to 2
   const std::int64_t rows = rank == 2 ? from.shape[0] : 1, columns = rank == 0 ? 1 : from.shape[rank - 1];
   const std::int64_t down = rank == 2 ? from.strides[0] : 0, across = rank == 0 ? 1 : from.strides[rank - 1];
@@ -68,7 +68,7 @@ void convert_from(const ConstView& from, const View& to) {
   }
 }
 
-// What stands at place i of the first axis.
+// The subview at index i of the first axis.
 template <class V>
 V place(V view, std::int64_t i) {
   using Byte = std::conditional_t<std::is_same_v<V, View>, std::byte, const std::byte>;

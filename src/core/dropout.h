@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout (Srivastava et al., 2014) by counters: whether an element is kept is a function of a seed and of the
-// element's own numbers, so that any thread can tell it in any order, and a backward pass can tell it again.
+// Counter-based dropout (Srivastava et al., 2014): whether an element is kept depends only on a seed and the element's
+// indices, so any thread can compute it in any order, and a backward pass can recompute it.
 //
-// An element is dropped if its 32-bit number is below threshold; kept ones are multiplied by scale = 1 / (1 - p).
-// Numbers are words of blocks of random.h:
+// An element is dropped if its 32-bit random number is below threshold; others are multiplied by scale = 1 / (1 - p).
+// The numbers are words of blocks of random.h:
 //   element i of an array                   word i % 64 / 16 of block i / 64 * 16 + i % 16, stream 0
 //   query i, key j of attention, plane n    word j % 4 of block i + 2^32 (j / 4), stream 2^32 + n
-// (a plane is one head of one sequence). The first order gives 64 neighbours to 16 lanes of a vector.
+// (a plane is one head of one sequence). The array order lets 16 vector lanes generate 64 adjacent elements.
 #pragma once
 
 #include <cmath>
@@ -39,7 +39,7 @@ struct Dropout {
   }
 };
 
-// The seed of one place of a model in one step of a run; kind and layer below 2^16, step below 2^32.
+// The seed for one place in a model at one step of a run; kind and layer below 2^16, step below 2^32.
 inline std::uint64_t dropout_seed(std::uint64_t seed, std::uint64_t step, std::uint64_t layer,
                                   std::uint64_t kind) noexcept {
   constexpr std::uint64_t kStream = 0x64726f70;  // "drop"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for matrices that are read again and again: slices of blocks that stand in large pages, as single matrices of
-// a few megabytes would not. Processors read ahead, and translate addresses, by the page.
+// Memory for matrices that are read repeatedly: slices of blocks in large pages, which single matrices of a few
+// megabytes would not get. Hardware prefetching and address translation work per page.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace qkv {
 
-// `bytes` of memory, 64-byte aligned, not cleared. A block is given back when all its slices are. Throws
-// std::bad_alloc. May be called from several threads at once.
+// `bytes` of memory, 64-byte aligned, uninitialized. A block is freed once all its slices are. Throws std::bad_alloc.
+// May be called from several threads at once.
 std::shared_ptr<void> matrix_memory(std::size_t bytes);
 
 }  // namespace qkv

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only threading of qkv: independent tasks, handed out in order to whichever thread is free. A task may not
-// depend on which thread runs it or on what runs beside it, so results never depend on the number of threads.
+// The only threading in qkv: independent tasks, handed out in order to the next free thread. A task must not depend on
+// which thread runs it or what runs concurrently, so results never depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace qkv {
 
-// Runs task(i) for i = 0 ... count - 1 on num_threads() threads; the first exception is rethrown when all are done.
-// Called inside a task it runs the tasks one after the other.
+// Runs task(i) for i = 0 ... count - 1 on num_threads() threads; the first exception is rethrown after all have
+// finished. Called inside a task, it runs the tasks sequentially.
 template <class Task>
 void parallel_for(std::int64_t count, const Task& task) {
   const int threads = static_cast<int>(std::int64_t{num_threads()} < count ? std::int64_t{num_threads()} : count);
@@ -43,13 +43,13 @@ void parallel_for(std::int64_t count, const Task& task) {
   if (failure) std::rethrow_exception(failure);
 }
 
-// Tasks 0 ... count - 1 for as many threads as there are: thread t begins at span_begin(count, threads, t) and goes on
-// from there, one task after the other, and one that has finished takes from the end of what another has left.
+// Divides tasks 0 ... count - 1 among all threads: thread t starts at span_begin(count, threads, t) and proceeds in
+// order; a thread that has finished steals from the end of another thread's span.
 inline std::int64_t span_begin(std::int64_t count, std::int64_t threads, std::int64_t t) {
   return count / threads * t + std::min(t, count % threads);
 }
 
-// What is left of a thread's tasks: the first in the lower half, one past the last in the upper half.
+// A thread's remaining tasks: the first in the lower half, one past the last in the upper half.
 struct alignas(64) TaskSpan {
   std::atomic<std::uint64_t> left{0};
   void set(std::int64_t begin, std::int64_t end) noexcept {
@@ -58,7 +58,7 @@ struct alignas(64) TaskSpan {
   static std::int64_t size(std::uint64_t left) noexcept {
     return static_cast<std::int64_t>(left >> 32) - static_cast<std::int64_t>(left & 0xffffffffu);
   }
-  // The first or the last task left, which is then the caller's; -1: none.
+  // Takes the first or last remaining task; -1: none left.
   std::int64_t take(bool first) noexcept {
     std::uint64_t now = left.load(std::memory_order_relaxed);
     while (size(now) > 0) {

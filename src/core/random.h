@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counter-based random numbers: number i of stream (seed, stream) is a pure function of the three, so any thread
-// can draw any of them in any order. Philox 4x32-10, Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"
-// (SC 2011).
+// Counter-based random numbers: number i of stream (seed, stream) is a pure function of the three, so any thread can
+// generate any of them in any order. Philox 4x32-10, Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC
+// 2011).
 #pragma once
 
 #include <array>

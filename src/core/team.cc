@@ -11,7 +11,8 @@ void rest() noexcept {
 #endif
 }
 
-// The new value is seen by all before it is asked whether anybody sleeps, or one who falls asleep now would be missed.
+// The new value must be visible to all before checking for sleepers, or a thread that goes to sleep now would be
+// missed.
 void tell(std::atomic<std::uint32_t>& value, std::uint32_t now) noexcept {
   value.exchange(now, std::memory_order_seq_cst);
   value.notify_all();
@@ -29,8 +30,8 @@ void Team::prefetch(int thread, const void* at, std::int64_t bytes) noexcept {
 }
 
 void Team::wait(const std::atomic<std::uint32_t>& value, std::uint32_t old, int thread) noexcept {
-  constexpr int kAwake = 4096;  // rounds, some 100 microseconds, before the system is asked to wake this thread
-  constexpr int kLine = 64, kLines = 8;  // asked for a round
+  constexpr int kAwake = 4096;           // rounds, about 100 microseconds, before the thread sleeps in the system
+  constexpr int kLine = 64, kLines = 8;  // lines prefetched per round
   Expected& e = expected_[thread];
   for (int round = 0; round < kAwake; ++round) {
     if (value.load(std::memory_order_acquire) != old) return;
@@ -41,7 +42,7 @@ void Team::wait(const std::atomic<std::uint32_t>& value, std::uint32_t old, int 
       continue;
     }
     for (int line = 0; line < kLines; ++line) __builtin_prefetch(at + line * kLine, 0, 2);
-    // The leader may have named another place meanwhile.
+    // The leader may have set another address meanwhile.
     e.at.compare_exchange_strong(at, at + kLines * kLine, std::memory_order_acq_rel);
   }
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that stay together through many short computations, as reading one token is: between two tasks they wait
-// awake, so that handing out the next ones costs a fraction of a microsecond, and while they wait they ask memory for
-// what they were told will be read next. parallel_for (core/parallel.h) uses the team of its thread, if there is one.
+// Threads that stay together through many short computations, as in decode: between tasks they spin, so that handing
+// out the next tasks takes a fraction of a microsecond, and meanwhile prefetch the memory that they will read next.
+// parallel_for (core/parallel.h) uses the team of its thread, if there is one.
 #pragma once
 
 #include <omp.h>
@@ -20,28 +20,28 @@ class Team {
  public:
   using Task = void (*)(const void* context, std::int64_t i) noexcept;
 
-  // Runs body() on this thread, with a team of num_threads() threads beside it, and rethrows what it throws. Without
-  // one where there is but one thread, within a task, or within another team. OpenMP gives body() no further threads.
+  // Runs body() on this thread with a team of num_threads() threads, and rethrows its exceptions. Without a team if
+  // there is only one thread, inside a task, or inside another team. OpenMP gives body() no further threads.
   template <class Body>
   static void lead(const Body& body);
-  // The team that this thread leads, unless it is at work in a task; else null.
+  // The team that this thread leads, unless it is running a task; else null.
   static Team* current() noexcept { return current_; }
 
   int size() const noexcept { return size_; }
-  // task(context, i) for i = 0 ... count - 1. Thread i begins with task i if there are no more tasks than threads. A
-  // thread that does not come in time is not waited for: the others do all.
+  // task(context, i) for i = 0 ... count - 1. Thread i begins with task i if there are no more tasks than threads. Late
+  // threads are not waited for: the others do all tasks.
   void work(std::int64_t count, Task task, const void* context) noexcept;
-  // What thread i will read next: it may ask for these bytes while it waits, once. No result depends on it.
+  // What thread i will read next: it may prefetch these bytes while it waits, once. Results do not depend on it.
   void prefetch(int thread, const void* at, std::int64_t bytes) noexcept;
 
   static constexpr int kMost = 64;                                      // threads
-  static constexpr std::int64_t kMostExpected = std::int64_t{1} << 18;  // bytes that are worth asking for
+  static constexpr std::int64_t kMostExpected = std::int64_t{1} << 18;  // most bytes worth prefetching
 
  private:
   explicit Team(int size) noexcept : size_(size) {}
   void follow(int thread) noexcept;
   void run_tasks(int thread) noexcept;
-  // Until value is no longer `old`.
+  // Waits until value is no longer `old`.
   void wait(const std::atomic<std::uint32_t>& value, std::uint32_t old, int thread) noexcept;
   void end() noexcept;
 
@@ -49,19 +49,20 @@ class Team {
     std::atomic<const char*> at = nullptr, end = nullptr;
   };
 
-  // Of state_: threads at work beside the leader, whether more may join them, and in the upper half the turn.
+  // Fields of state_: number of threads at work other than the leader, whether it is closed to more threads, and the
+  // turn in the upper half.
   static constexpr std::uint64_t kInside = 0xffff, kClosed = 0x10000;
 
   int size_;
-  std::int64_t count_ = 0;  // these three are read by threads inside, and written when there is none
+  std::int64_t count_ = 0;  // these three are read by threads inside, and written only while there are none
   Task task_ = nullptr;
   const void* context_ = nullptr;
   std::atomic<bool> ended_ = false;
-  alignas(64) std::atomic<std::uint32_t> turn_ = 0;  // of tasks: one more each time
+  alignas(64) std::atomic<std::uint32_t> turn_ = 0;  // incremented for each set of tasks
   alignas(64) std::atomic<std::uint64_t> state_ = kClosed;
-  alignas(64) std::atomic<std::int64_t> next_ = 0;      // task to be taken
-  std::atomic<std::uint64_t> taken_ = 0;                // of no more tasks than threads, a bit each
-  alignas(64) std::atomic<std::uint32_t> emptied_ = 0;  // how often the last thread left a closed turn
+  alignas(64) std::atomic<std::int64_t> next_ = 0;      // next task to take
+  std::atomic<std::uint64_t> taken_ = 0;                // with no more tasks than threads: one bit per task taken
+  alignas(64) std::atomic<std::uint32_t> emptied_ = 0;  // incremented when the last thread leaves a closed turn
   Expected expected_[kMost];
   static thread_local Team* current_;
 };

@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kLargePage = std::size_t{2} << 20, kLarge = 4 * kLargePage;  // bytes
 
-// Large blocks in large pages, where the system has them: processors read ahead, and translate addresses, by the page.
+// Puts large blocks in large pages where available: hardware prefetching and address translation work per page.
 void request_large_pages([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   madvise(p, bytes, MADV_HUGEPAGE);
@@ -36,8 +36,9 @@ void* allocate(std::size_t bytes) noexcept {
   return p;
 }
 
-// Zeros, `before` bytes into the block that std::free takes. calloc knows memory that comes fresh from the system,
-// which is zero and stays untouched until the threads that use it write: clearing gigabytes first is one thread's work.
+// Zeros, starting `before` bytes into the block to pass to std::free. calloc recognizes memory fresh from the system,
+// which is zero and stays untouched until the threads that use it write: clearing gigabytes here would be
+// single-threaded.
 void* allocate_zeros(std::size_t bytes, std::size_t& before) noexcept {
   const std::size_t alignment = bytes >= kLarge ? kLargePage : kAlignment;
   char* block = static_cast<char*>(std::calloc(1, bytes + alignment));
@@ -106,7 +107,7 @@ Dims::Dims(std::initializer_list<std::int64_t> values)
 
 Dims::Dims(std::span<const std::int64_t> values) {
   if (values.size() > kMaxRank)
-    throw std::invalid_argument("[shape] at most " + std::to_string(kMaxRank) + " dimensions; found " +
+    throw std::invalid_argument("[shape] expected at most " + std::to_string(kMaxRank) + " dimensions; found " +
                                 std::to_string(values.size()));
   std::copy(values.begin(), values.end(), values_.begin());
   rank_ = static_cast<int>(values.size());
@@ -126,7 +127,7 @@ std::int64_t element_count(const Dims& shape) {
   std::int64_t count = 1;
   bool empty = false;
   for (std::int64_t size : shape) {
-    if (size < 0) throw std::invalid_argument("[shape] sizes must not be negative; found " + to_string(shape));
+    if (size < 0) throw std::invalid_argument("[shape] expected sizes of at least 0; found " + to_string(shape));
     empty |= size == 0;
     if (__builtin_mul_overflow(count, std::max<std::int64_t>(size, 1), &count))
       throw std::invalid_argument("[shape] too many elements; found " + to_string(shape));
@@ -150,10 +151,10 @@ ConstView swap_axes(ConstView v, int a, int b) noexcept { return swapped(v, a, b
 Tensor::Tensor(const Dims& shape, DType dtype) : shape_(shape), dtype_(dtype), size_(element_count(shape)) {
   const BlockSize block = block_size(dtype);
   if (is_blocks(dtype) && (shape.rank() == 0 || shape[shape.rank() - 1] % block.elements != 0))
-    throw std::invalid_argument("[tensor] rows of " + std::string(dtype_name(dtype)) + " expected multiples of " +
+    throw std::invalid_argument("[tensor] expected rows of " + std::string(dtype_name(dtype)) + " with a multiple of " +
                                 std::to_string(block.elements) + " elements; found " + to_string(shape));
   if (size_ > INT64_MAX / block.bytes) throw std::bad_alloc();
-  // A tensor without elements still has an address, so that its view is not the empty view.
+  // A tensor without elements still has an address, so that its view is not an empty view.
   const std::size_t rounded = (std::max<std::size_t>(bytes(), 1) + kAlignment - 1) / kAlignment * kAlignment;
   std::size_t before = 0;
   void* p = allocate_zeros(rounded, before);
@@ -176,8 +177,8 @@ void Tensor::Free::operator()(void* p) const noexcept { std::free(static_cast<ch
 
 void Tensor::require(DType wanted) const {
   if (data_ && wanted != dtype_)
-    throw std::invalid_argument("[tensor] elements are " + std::string(dtype_name(dtype_)) + "; found a request for " +
-                                std::string(dtype_name(wanted)));
+    throw std::invalid_argument("[tensor] expected elements of type " + std::string(dtype_name(dtype_)) +
+                                "; found a request for " + std::string(dtype_name(wanted)));
 }
 
 }  // namespace qkv

@@ -12,8 +12,8 @@ namespace qkv {
 namespace {
 
 int wanted_threads = 0;
-std::atomic<bool> several_were_asked_for = false;  // so that OpenMP has threads which wait for work
-bool threads_lost = false;                         // forked from such a process: they did not come along
+std::atomic<bool> several_were_asked_for = false;  // OpenMP then has worker threads waiting
+bool threads_lost = false;                         // forked from such a process, without its threads
 
 // OpenMP does not know that its threads are gone, and would wait for them.
 void after_fork() { threads_lost = threads_lost || several_were_asked_for.load(); }
@@ -23,10 +23,10 @@ void after_fork() { threads_lost = threads_lost || several_were_asked_for.load()
 
 void set_num_threads(int threads) {
   if (threads < 0)
-    throw std::invalid_argument("[threads] expected 0 (one a core) or more; found " + std::to_string(threads));
+    throw std::invalid_argument("[threads] expected 0 (one per core) or more; found " + std::to_string(threads));
   if (threads > 1 && threads_lost)
     throw std::invalid_argument(
-        "[threads] expected 1 in a process forked from one that computed with several (start such processes without "
+        "[threads] expected 1 in a process forked from one that used several (start such processes without "
         "fork); found " +
         std::to_string(threads));
   wanted_threads = threads;
@@ -35,7 +35,7 @@ void set_num_threads(int threads) {
 int num_threads() noexcept {
   if (threads_lost) return 1;
   const int threads = wanted_threads > 0 ? wanted_threads : omp_get_num_procs();
-  // Every computation begins with this question.
+  // Called before every computation.
   if (threads > 1 && !several_were_asked_for.load(std::memory_order_relaxed)) several_were_asked_for = true;
   return threads;
 }

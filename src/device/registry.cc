@@ -25,8 +25,8 @@ constexpr Entry device_entry(std::string_view name, std::string_view description
 
 // One line per device.
 constexpr Entry kDevices[] = {
-    device_entry<CpuDevice>("cpu", "the processors of this machine, f32 and bf16"),
-    device_entry<ReferenceDevice>("reference", "every operation written out in f64, slow: for tests and for learning"),
+    device_entry<CpuDevice>("cpu", "CPU of this machine, f32 and bf16"),
+    device_entry<ReferenceDevice>("reference", "plain f64 implementation, slow; for tests and learning"),
 };
 
 }  // namespace

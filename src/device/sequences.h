@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the rows at hand are cut into sequences.
+// How the current rows are divided into sequences.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct Sequences {
   std::int64_t length(std::int64_t b) const noexcept {
     return lengths.empty() ? ctx : lengths[static_cast<std::size_t>(b)];
   }
-  // At most `count` of the sequences, from `first` on.
+  // At most `count` sequences, starting at `first`.
   Sequences part(std::int64_t first, std::int64_t count) const noexcept {
     count = std::min(count, batch - first);
     const auto at = static_cast<std::size_t>(first), size = static_cast<std::size_t>(count);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of gradients in a fixed order: the actions on partial sums that some sequences of a step cause. Which actions,
-// model/lane_tree.h decides; devices carry them out.
+// Gradient sums in a fixed order: operations on partial sums for some of a step's sequences. model/lane_tree.h chooses
+// the operations; devices execute them.
 #pragma once
 
 #include <array>
@@ -11,18 +11,18 @@
 
 namespace qkv {
 
-inline constexpr int kSumSlots = 4;  // partial sums that exist at once
+inline constexpr int kSumSlots = 4;  // number of partial sums that exist at once
 
-// One action on partial sums, which are kept in slots.
+// One operation on the partial sums, which are stored in slots.
 struct SumStep {
   int to;                 // slot
-  int from;               // slot that is added to `to` and is then free; -1: the leaf of `sequence` goes to `to`
-  bool fresh;             // a leaf: overwrites what `to` holds, instead of being added to it
-  std::int64_t sequence;  // of a leaf: its number among the sequences at hand
+  int from;               // slot added to `to` and then freed; -1: the leaf of `sequence` goes to `to`
+  bool fresh;             // for a leaf: overwrites `to` instead of being added to it
+  std::int64_t sequence;  // for a leaf: its index among the current sequences
 };
 
-// One parameter's gradient in each slot. A null slot 0: not wanted. Null past slot 0: the partial sum lives within one
-// operation, in memory of the device.
+// One parameter's gradient in each slot. Null slot 0: not requested. Null past slot 0: the partial sum exists only
+// within one operation, in device memory.
 using SlotPointers = std::array<void*, kSumSlots>;
 
 }  // namespace qkv

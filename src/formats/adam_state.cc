@@ -19,7 +19,7 @@ std::vector<Tensor> read_moments(const SafetensorsFile& file, const std::string&
   return moments;
 }
 
-// In checkpoint.json of a training run's checkpoint, or in the metadata.
+// The step from checkpoint.json of a training run's checkpoint, or from the metadata.
 std::int64_t read_step(const std::string& directory, const SafetensorsFile& file) {
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
   const std::string path = directory + "/checkpoint.json";

@@ -57,7 +57,7 @@ class AndreaSource final : public ModelSource {
               {"matrices", layout_.out_in ? "[out, in]" : "[in, out]"},
               {"token ids", layout_.bytes_first ? "bytes, segments, end" : "segments, bytes, end"},
               {"segments", std::to_string(segments_.size())},
-              {"tokenizer", "the longest segment first, bytes for the rest"}};
+              {"tokenizer", "longest matching segment first, then bytes"}};
   }
 
   DType dtype() const override { return DType::f32; }
@@ -82,7 +82,7 @@ class AndreaSource final : public ModelSource {
   std::vector<AndreaPlace> places_;  // [i] as infos_[i]
 };
 
-// The segments of a Harris tokenizer whose ids are as the layout has them.
+// The segments of a Harris tokenizer whose id order matches the layout.
 std::vector<std::string> segments_of(const Tokenizer& tokenizer, bool bytes_first) {
   const TokenizerData& data = tokenizer.data();
   const auto size = static_cast<std::ptrdiff_t>(data.tokens.size());
@@ -93,7 +93,7 @@ std::vector<std::string> segments_of(const Tokenizer& tokenizer, bool bytes_firs
   }
   throw std::invalid_argument("[andrea] expected a Harris tokenizer with ids for " +
                               std::string(bytes_first ? "bytes, segments" : "segments, bytes") +
-                              " and an end token, in this order; found another");
+                              " and an end token, in this order; found a different tokenizer");
 }
 
 void write_part(AtomicFile& file, const std::vector<AndreaPlace>& places, const std::vector<Tensor>& tensors) {
@@ -107,7 +107,7 @@ void check_moments(const Model& model, const std::vector<Tensor>& moments) {
   bool fits = moments.size() == model.parameters().size();
   for (std::size_t i = 0; fits && i < moments.size(); ++i)
     fits = moments[i].shape() == model.infos()[i].shape && moments[i].dtype() == DType::f32;
-  if (!fits) throw std::invalid_argument("[andrea] expected moments shaped as the parameters, in f32; found others");
+  if (!fits) throw std::invalid_argument("[andrea] expected f32 moments with the shapes of the parameters");
 }
 
 }  // namespace
@@ -164,7 +164,7 @@ void save_andrea(const std::string& path, const Model& model, const Tokenizer& t
   try {
     replace_file(sibling(path, "harris_segments.json"), nlohmann::json(segments).dump(1) + "\n");
   } catch (const nlohmann::json::exception&) {
-    throw std::invalid_argument("[andrea] expected segments in UTF-8, which JSON can hold; found others");
+    throw std::invalid_argument("[andrea] expected segments in UTF-8, as JSON requires; found other bytes");
   }
   write_andrea_json(sibling(path, "andrea.json"), whole);
   const std::int32_t header[2] = {static_cast<std::int32_t>(step), static_cast<std::int32_t>(count)};

@@ -18,10 +18,10 @@ namespace {
 constexpr const char* kVersionKey = "qkv_format";
 constexpr const char* kTypeKey = "model_type";
 constexpr const char* kType = "qkv";
-constexpr const char* kScalingKey = "rope_scaling";  // there only where something is scaled
-constexpr const char* kLayersKey = "layers";         // there only where layers differ
+constexpr const char* kScalingKey = "rope_scaling";  // written only if RoPE scaling is configured
+constexpr const char* kLayersKey = "layers";         // written only if layers differ
 
-// Whether a key that is absent is an error or leaves the member as it is.
+// Whether an absent key is an error or leaves the member unchanged.
 enum class Absent : std::uint8_t { error, unchanged };
 
 void read_value(const JsonPlace& place, std::int64_t& value) { value = place.integer(-1, std::int64_t{1} << 40); }
@@ -42,7 +42,7 @@ void read_value(const JsonPlace& place, E& value) {
   value = static_cast<E>(found - words.begin());
 }
 
-// The members of `config` by their keys; any other key but `others` is an error.
+// Reads the members of `config` by key; any key that is neither a member nor in `others` is an error.
 template <class Config>
 void read_members(const JsonPlace& file, Config& config, Absent absent, std::vector<std::string> others) {
   for_each_member(config, [&](const char* key, auto& value) {
@@ -69,22 +69,22 @@ ModelConfig read_version_2(const JsonPlace& file) {
         .fail("expected one for each of the " + std::to_string(config.n_layer) + " layers; found " +
               std::to_string(places.size()));
   for (const JsonPlace& place : places) {
-    LayerConfig& layer = config.layers.emplace_back(config);  // with what differs from what describes every layer
+    LayerConfig& layer = config.layers.emplace_back(config);  // common configuration, then the layer's own keys
     read_members(place, layer, Absent::unchanged, {kScalingKey});
     read_scaling(place, layer.rope_scaling);
   }
   return config;
 }
 
-// All keys that a version 1 file has, but rope_scaling.
+// All keys of a version 1 file except rope_scaling.
 constexpr std::string_view kVersion1[] = {"qkv_format",     "model_type",     "n_layer",    "n_head",    "n_kv_head",
                                           "head_dim",       "v_head_dim",     "d_model",    "d_ff",      "vocab_size",
                                           "ctx_len",        "norm",           "norm_gain",  "norm_bias", "norm_eps",
                                           "embedding_norm", "final_norm",     "activation", "positions", "rope_theta",
                                           "mlp_bias",       "attention_bias", "tied_head"};
 
-// A version 1 file as version 2 says it: there was one key for both kinds of attention biases, and "swiglu" is a gated
-// silu.
+// Converts a version 1 file to version 2, which has separate keys for the two kinds of attention biases, and gated silu
+// instead of "swiglu".
 ModelConfig read_version_1(const JsonPlace& file) {
   for (const std::string_view key : kVersion1) file.at(std::string(key));
   for (const auto& [key, ignored] : file.object().items())
@@ -126,8 +126,7 @@ ModelConfig read_config_json(const JsonPlace& file) {
   const JsonPlace version = file.at(kVersionKey);
   const std::int64_t found = version.integer(0, 1 << 30);
   if (found < 1 || found > kFormatVersion)
-    version.fail("this program reads versions 1 to " + std::to_string(kFormatVersion) + "; found " +
-                 std::to_string(found));
+    version.fail("expected version 1 to " + std::to_string(kFormatVersion) + "; found " + std::to_string(found));
   try {
     return (found == 1 ? read_version_1(file) : read_version_2(file)).resolved();
   } catch (const std::invalid_argument& error) {

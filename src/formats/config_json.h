@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json: qkv::ModelConfig, one key a field (docs/formats.md).
+// config.json: qkv::ModelConfig, one key per field (docs/formats.md).
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 namespace qkv {
 
 inline constexpr int kFormatVersion = 2;
-inline constexpr int kTensorsVersion = 1;  // of the names and layouts in model.safetensors, in its metadata
+inline constexpr int kTensorsVersion = 1;  // version of tensor names and layouts, in model.safetensors' metadata
 
-// Throws qkv::FileError on a key that is missing, unknown or of the wrong kind, on another version of the format, and
-// on a configuration that cannot be.
+// Throws qkv::FileError on a missing or unknown key, a key of the wrong type, another version of the format, or an
+// invalid configuration.
 ModelConfig read_config_json(const JsonPlace& file);
-nlohmann::ordered_json config_json(const ModelConfig& config);  // what read_config_json reads
-// All members by name: of a layer (rope_scaling is an object), and those that a model has beside its layers'.
+nlohmann::ordered_json config_json(const ModelConfig& config);  // read back by read_config_json
+// All members by name: those of a layer (rope_scaling is an object), and those of the model only.
 nlohmann::ordered_json members_json(const LayerConfig& layer);
 nlohmann::ordered_json members_json(const ModelConfig& config);
 void write_config_json(const std::string& path, const ModelConfig& config);

@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kLargestConfig = 1 << 20;
 
 struct AnyConfig {
-  const Family* family = nullptr;  // none: qkv's own
+  const Family* family = nullptr;  // null: qkv's own format
   ModelConfig config;
   std::vector<std::int32_t> end_tokens;
 };
@@ -62,13 +62,13 @@ class DirectorySource final : public ModelSource {
         family_(any.family),
         files_(TensorFiles::open(directory)) {
     config_ = std::move(any.config);
-    // Before the names of so many layers are made: a configuration of a few bytes may ask for any number.
+    // Checked before allocating layer names: a few bytes of config.json can request any number of layers.
     if (static_cast<std::uint64_t>(config_.n_layer) > files_.size())
-      throw FileError(files_.path(), "holds " + std::to_string(files_.size()) + " tensors, too few for the " +
+      throw FileError(files_.path(), "contains " + std::to_string(files_.size()) + " tensors, too few for the " +
                                          std::to_string(config_.n_layer) + " layers of config.json");
     try {
       infos_ = parameter_infos(config_);
-    } catch (const std::invalid_argument& error) {  // sizes whose product cannot be counted
+    } catch (const std::invalid_argument& error) {  // the product of sizes overflows
       throw FileError(directory + "/config.json", error.what());
     }
     find_parameters();
@@ -101,13 +101,13 @@ class DirectorySource final : public ModelSource {
 
  private:
   struct Parameter {
-    TensorPlace place;  // name: as in the file
+    TensorPlace place;  // name: as stored in the file
     ConstView stored;
   };
 
   void find_parameters() {
     std::vector<TensorPlace> places;
-    std::string prefix;  // of a whole model: files of the inner model leave it out
+    std::string prefix;  // of the full model; files of the base model omit it
     if (family_) {
       places = tensor_places(*family_, FileFormat::hugging_face, config_, infos_);
       prefix = places.front().name.substr(0, places.front().name.find('.') + 1);
@@ -147,12 +147,12 @@ class DirectorySource final : public ModelSource {
     if (family_) head = tensor_name(*family_, FileFormat::hugging_face, ParameterRole::head);
     for (const std::string_view name : files_.names()) {
       if (wanted.contains(name) || is_ignored(name)) continue;
-      if (config_.tied_head && name == head) {  // written by some, read by none
+      if (config_.tied_head && name == head) {  // some programs write it; it is ignored
         check(std::string(name), {config_.vocab_size, config_.d_model}, files_.find(name));
         continue;
       }
       throw FileError(files_.file_of(name)->path(),
-                      "tensor " + in_quotes(name) + ": is no parameter of this configuration");
+                      "tensor " + in_quotes(name) + ": is not a parameter of this configuration");
     }
   }
 

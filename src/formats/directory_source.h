@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models in directories: qkv's own and Hugging Face's, told apart by config.json.
+// Model directories in qkv's own or Hugging Face's format, detected from config.json.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace qkv {
 // Throws qkv::FileError.
 std::unique_ptr<ModelSource> open_directory(const std::string& directory);
 
-// config.json of either kind.
+// config.json in either format.
 ModelConfig read_any_config(const std::string& path);
 
 }  // namespace qkv

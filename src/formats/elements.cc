@@ -16,7 +16,7 @@ void for_each_row(const ConstView& from, Visit visit) {
   const auto* base = static_cast<const std::byte*>(from.data);
   const int outer = std::max(from.rank() - 1, 0);
   const std::int64_t row = from.rank() ? from.shape[outer] : 1, step = from.rank() ? from.strides[outer] * size : size;
-  Dims at = from.shape;  // the index of the row
+  Dims at = from.shape;  // index of the row
   for (int axis = 0; axis < outer; ++axis) at[axis] = 0;
   std::int64_t offset = 0;
   for (;;) {

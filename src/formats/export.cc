@@ -23,11 +23,11 @@ void check_tokenizer(FileFormat format, const ModelConfig& config, const Tokeniz
     write_gguf_tokenizer(unused, data, config.vocab_size, facts);
     return;
   }
-  if (data.longest_match) throw std::invalid_argument("expected a byte or BPE tokenizer; found one of Harris segments");
+  if (data.longest_match) throw std::invalid_argument("expected a byte or BPE tokenizer; found a Harris tokenizer");
   tokenizer_json_text(data);
 }
 
-// The family, if there is one, and what the format lacks.
+// The matching family, if any, and the obstacles to exporting.
 struct Export {
   const Family* family = nullptr;
   std::vector<std::string> obstacles;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model and its tokenizer lack to be written in a format of other programs.
+// Checks whether a model and its tokenizer can be exported to a format of other programs.
 #pragma once
 
 #include "formats/families/family.h"
@@ -7,8 +7,7 @@
 
 namespace qkv {
 
-// The family as which a model is written. Throws std::invalid_argument that lists everything that the format cannot
-// hold.
+// The family to export a model as. Throws std::invalid_argument that lists everything the format cannot represent.
 const Family& exported_family(FileFormat format, const ModelConfig& config, const Tokenizer& tokenizer,
                               const TextFacts& facts);
 

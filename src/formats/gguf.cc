@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in a GGUF file, asked for by name and kind.
+// Access to the keys and tensors of a GGUF file by name and type.
 #include "formats/gguf.h"
 
 #include <cmath>
@@ -48,7 +48,7 @@ T load(const std::byte* from) noexcept {
   return value;
 }
 
-// An integer that has no place in 63 bits becomes the largest that has.
+// Integers above 63 bits saturate.
 std::int64_t load_integer(GgufType type, const std::byte* from) noexcept {
   switch (type) {
     case GgufType::u8:
@@ -190,8 +190,9 @@ std::vector<float> Gguf::floats(std::string_view name) const {
 
 void Gguf::read_rows(const GgufTensor& tensor, std::int64_t first, std::int64_t count, float* to) const {
   if (!tensor.type->type)
-    throw FileError(path_, tensor.offset,
-                    "tensor " + in_quotes(tensor.name) + ": type " + std::string(tensor.type->name) + " is not read");
+    throw FileError(
+        path_, tensor.offset,
+        "tensor " + in_quotes(tensor.name) + ": type " + std::string(tensor.type->name) + " is not supported");
   const std::int64_t size = row_bytes(*tensor.type->type, tensor.row());
   dequantise_row(*tensor.type->type, tensor.bytes.data() + first * size, count * tensor.row(), to);
 }

@@ -17,13 +17,13 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 constexpr std::string_view kArchitecture = "general.architecture";
 constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
 
-// Resolved; but the size of the vocabulary is given.
+// Resolved, except that the vocabulary size is given.
 ModelConfig read_members(const Gguf& file, const Family& family, std::int64_t vocab_size) {
   ModelConfig config = family.base();
   config.vocab_size = vocab_size;
   config.tied_head = file.find_tensor("output.weight") == nullptr;
   GgufKeys keys(file, family);
-  keys.ignore("tensor_data_layout");  // where the file was converted from
+  keys.ignore("tensor_data_layout");  // describes the file that was converted
   if (const std::string key = keys.full("vocab_size");
       file.has(key) && file.integer(key, 1, kMost) != config.vocab_size)
     file.fail_key(key, "must be the number of tokens, " + std::to_string(config.vocab_size));
@@ -32,7 +32,7 @@ ModelConfig read_members(const Gguf& file, const Family& family, std::int64_t vo
   return config.resolved();
 }
 
-// Numbers as GGUF stores them, f32, and rotary frequencies by what they are divided by, however that is said.
+// Numbers rounded to f32 as GGUF stores them, and rotary frequencies as divisors, whatever form the configuration has.
 LayerConfig as_stored(LayerConfig c) {
   for_each_member(c, [](const char*, auto& member) {
     if constexpr (std::is_same_v<decltype(member), double&>) member = static_cast<float>(member);
@@ -106,7 +106,7 @@ void GgufKeys::only(const std::string& name, std::int64_t value) {
 void GgufKeys::refuse_others() const {
   for (const GgufKey& key : from_->keys())
     if (key.name.starts_with(prefix_) && std::find(known_.begin(), known_.end(), key.name) == known_.end())
-      from_->fail_key(key.name, "is not understood");
+      from_->fail_key(key.name, "is not supported");
 }
 
 bool gguf_holds_model(const Gguf& file) noexcept {
@@ -123,13 +123,14 @@ const Family& read_gguf_family(const Gguf& file) {
   const std::string_view type = file.string(kArchitecture);
   if (const Family* family = find_family(FileFormat::gguf, type)) return *family;
   file.fail_key(kArchitecture,
-                "the architectures " + known_families(FileFormat::gguf) + " are read; found " + in_quotes(type));
+                "supported architectures are " + known_families(FileFormat::gguf) + "; found " + in_quotes(type));
 }
 
 ModelConfig read_gguf_config(const Gguf& file, const Family& family) {
   const GgufKey* tokens = file.find_key(kTokens);
   if (!tokens || tokens->type != GgufType::array) file.strings(kTokens);  // throws
-  if (tokens->count < 1 || tokens->count > static_cast<std::uint64_t>(kMost)) file.fail_key(kTokens, "holds no tokens");
+  if (tokens->count < 1 || tokens->count > static_cast<std::uint64_t>(kMost))
+    file.fail_key(kTokens, "contains no tokens");
   try {
     return read_members(file, family, static_cast<std::int64_t>(tokens->count));
   } catch (const std::invalid_argument& error) {
@@ -144,7 +145,7 @@ const Family& gguf_family_of(const ModelConfig& config) {
     std::erase_if(infos, [&](const auto& info) { return tensor_name(family, FileFormat::gguf, info.role).empty(); });
     GgufWriter writer;
     write_gguf_config(writer, family, c);
-    std::set<std::string> names;  // a tensor tells by being there
+    std::set<std::string> names;  // the presence of a tensor is information
     for (const TensorPlace& place : gguf_places(family, c, infos))
       if (names.insert(place.name).second)
         writer.tensor(place.name, {1}, DType::f32, [](std::int64_t, float* to) { *to = 0; });

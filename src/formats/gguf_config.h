@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration of a model in the keys of a GGUF file.
+// Reads and writes a model's configuration as keys of a GGUF file.
 #pragma once
 
 #include "formats/families/family.h"
@@ -8,28 +8,28 @@
 
 namespace qkv {
 
-// The keys "TYPE.NAME" of an architecture and the members they are about. The same calls read a file and write one, so
-// that a family names each key once (families/family.h).
+// Maps keys "TYPE.NAME" of an architecture to configuration members. The same calls read and write, so that a family
+// names each key once (families/family.h).
 class GgufKeys {
  public:
   GgufKeys(const Gguf& file, const Family& family);
   GgufKeys(GgufWriter& file, const Family& family);
 
   bool reads() const noexcept { return from_ != nullptr; }
-  const Gguf& file() const { return *from_; }   // where it reads
-  GgufWriter& written() const { return *to_; }  // where it writes
-  std::string full(const std::string& name);    // "llama.NAME", known from then on
+  const Gguf& file() const { return *from_; }   // only when reading
+  GgufWriter& written() const { return *to_; }  // only when writing
+  std::string full(const std::string& name);    // "llama.NAME"; marks the key as known
 
-  void size(const std::string& name, std::int64_t& member);                          // must be there
-  void size(const std::string& name, std::int64_t& member, std::int64_t otherwise);  // if it is absent
+  void size(const std::string& name, std::int64_t& member);                          // required
+  void size(const std::string& name, std::int64_t& member, std::int64_t otherwise);  // default if absent
   void positive(const std::string& name, double& member);
   void positive(const std::string& name, double& member, double otherwise);
-  // Told by whether one of some tensors is there.
+  // Set if any of the tensors exists.
   void by_tensors(bool& member, std::initializer_list<const char*> tensors);
-  // A key that may be there with this value only, since any other would change what is computed. Not written.
+  // If present, the key must have this value, since any other would change the computation. Not written.
   void only(const std::string& name, std::int64_t value);
   void ignore(const std::string& name) { full(name); }
-  void refuse_others() const;  // keys of the architecture that nobody has asked for
+  void refuse_others() const;  // fails on keys of the architecture not named above
 
  private:
   const Gguf* from_ = nullptr;
@@ -38,22 +38,21 @@ class GgufKeys {
   std::vector<std::string> known_;
 };
 
-// Whether a file says of itself that it holds a model of a known family: by its architecture and a key of it.
+// Whether the file claims to contain a model of a known family: the architecture and at least one key of it.
 bool gguf_holds_model(const Gguf& file) noexcept;
 
-const Family& read_gguf_family(const Gguf& file);  // throws qkv::FileError for another architecture, by its name
+const Family& read_gguf_family(const Gguf& file);  // throws qkv::FileError for an unknown architecture
 
-// Resolved. What the keys leave open (biases, a tied head, factors of rotary frequencies) is told by the tensors that
-// are there. Every key of the architecture that changes the numbers is honoured, or refused by its name. Throws
-// qkv::FileError. Whoever reads the tensors holds the sizes against theirs.
+// Resolved. Members without a key (biases, a tied head, rotary frequency factors) follow from the tensors present.
+// Every key of the architecture that affects the computation is honoured or rejected by name. Throws qkv::FileError.
+// The caller must check the tensors' sizes.
 ModelConfig read_gguf_config(const Gguf& file, const Family& family);
 
-// The family as which a configuration is written. Throws std::invalid_argument that names every member that does not
-// fit.
+// The family to write a configuration as. Throws std::invalid_argument that lists every unsupported member.
 const Family& gguf_family_of(const ModelConfig& config);
 void write_gguf_config(GgufWriter& file, const Family& family, const ModelConfig& config);
 
-// Where the parameters are that writers write: Q, K and V joined if the family has them so.
+// Where parameters are written: Q, K and V joined if the family does so.
 std::vector<TensorPlace> gguf_places(const Family& family, const ModelConfig& config,
                                      const std::vector<ParameterInfo>& infos);
 

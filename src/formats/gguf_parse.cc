@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading the header of a GGUF file. Every length and count is held against the bytes that are left before it is used.
+// Parses the header of a GGUF file. Every length and count is checked against the remaining bytes before use.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -72,7 +72,7 @@ class GgufParser {
     return value;
   }
 
-  // A u64 length and as many characters.
+  // A u64 length and that many characters.
   std::string_view take_string(std::uint64_t longest, const char* what) {
     const std::uint64_t at = at_;
     const auto length = take<std::uint64_t>(what);
@@ -85,23 +85,23 @@ class GgufParser {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
 
-  // Names stand in messages and in other programs' zero-terminated strings.
+  // Names appear in messages and in other programs' zero-terminated strings.
   std::string_view take_name(std::uint64_t longest, const char* what) {
     const std::uint64_t at = at_;
     const std::string_view name = take_string(longest, what);
     if (name.empty()) fail(at, std::string(what) + " is empty");
-    if (name.find('\0') != std::string_view::npos) fail(at, std::string(what) + " holds a zero byte");
+    if (name.find('\0') != std::string_view::npos) fail(at, std::string(what) + " contains a zero byte");
     return name;
   }
 
   void read_head() {
-    if (file_.size() < 4 || std::memcmp(file_.data(), "GGUF", 4) != 0) fail(0, "is no GGUF file");
+    if (file_.size() < 4 || std::memcmp(file_.data(), "GGUF", 4) != 0) fail(0, "is not a GGUF file");
     at_ = 4;
     to_.version_ = take<std::uint32_t>("the version");
     if (to_.version_ != 2 && to_.version_ != 3) {
       const bool swapped = to_.version_ == 0x02000000 || to_.version_ == 0x03000000;
       fail(4, swapped ? "big-endian files are not supported"
-                      : "only the versions 2 and 3 of GGUF are supported; found " + std::to_string(to_.version_));
+                      : "only GGUF versions 2 and 3 are supported; found " + std::to_string(to_.version_));
     }
     n_tensors_ = take<std::uint64_t>("the number of tensors");
     n_keys_ = take<std::uint64_t>("the number of keys");
@@ -111,15 +111,14 @@ class GgufParser {
 
   void require_count(std::uint64_t at, std::uint64_t count, std::uint64_t size, const char* what) const {
     if (count > left() / size)
-      fail(at, std::to_string(count) + " " + what + " do not fit into the " + std::to_string(left()) +
-                   " bytes that are left");
+      fail(at,
+           std::to_string(count) + " " + what + " do not fit into the remaining " + std::to_string(left()) + " bytes");
   }
 
   GgufType take_type() {
     const std::uint64_t at = at_;
     const auto type = take<std::uint32_t>("the type of a value");
-    if (type > static_cast<std::uint32_t>(GgufType::f64))
-      fail(at, "there is no type " + std::to_string(type) + " of values");
+    if (type > static_cast<std::uint32_t>(GgufType::f64)) fail(at, "unknown value type " + std::to_string(type));
     return static_cast<GgufType>(type);
   }
 
@@ -132,14 +131,14 @@ class GgufParser {
       key.element = take_type();
       key.offset = static_cast<std::int64_t>(at_);
       if (key.element == GgufType::array)
-        fail(at_ - 4, "key " + in_quotes(key.name) + ": arrays of arrays are not read");
+        fail(at_ - 4, "key " + in_quotes(key.name) + ": arrays of arrays are not supported");
       read_array(key);
     } else {
       key.offset = static_cast<std::int64_t>(at_);
       key.bytes = take_value(key.type);
     }
     if (!to_.key_index_.emplace(key.name, to_.keys_.size()).second)
-      fail(at, "key " + in_quotes(key.name) + " is there twice");
+      fail(at, "key " + in_quotes(key.name) + " occurs twice");
     to_.keys_.push_back(key);
   }
 
@@ -148,8 +147,8 @@ class GgufParser {
     key.count = take<std::uint64_t>("the length of an array");
     const std::uint64_t least = key.element == GgufType::string ? 8 : size_of(key.element);
     if (key.count > kLongest || key.count > left() / least)
-      fail(at, "key " + in_quotes(key.name) + ": " + std::to_string(key.count) + " elements do not fit into the " +
-                   std::to_string(left()) + " bytes that are left");
+      fail(at, "key " + in_quotes(key.name) + ": " + std::to_string(key.count) +
+                   " elements do not fit into the remaining " + std::to_string(left()) + " bytes");
     const std::uint64_t begin = at_;
     if (key.element == GgufType::string || key.element == GgufType::boolean)
       for (std::uint64_t i = 0; i < key.count; ++i) take_value(key.element);
@@ -166,7 +165,7 @@ class GgufParser {
     }
     const auto bytes = take(size_of(type), "a value");
     if (type == GgufType::boolean && bytes[0] > std::byte{1})
-      fail(at, "a truth value must be 0 or 1; found " + std::to_string(std::to_integer<int>(bytes[0])));
+      fail(at, "a bool must be 0 or 1; found " + std::to_string(std::to_integer<int>(bytes[0])));
     return bytes;
   }
 
@@ -188,7 +187,7 @@ class GgufParser {
     tensor.name = take_name(kLongestName, "the name of a tensor");
     const std::string where = "tensor " + in_quotes(tensor.name) + ": ";
     const auto n_dims = take<std::uint32_t>("the dimensions of a tensor");
-    if (n_dims < 1 || n_dims > 4) fail(at, where + "1 to 4 dimensions are possible; found " + std::to_string(n_dims));
+    if (n_dims < 1 || n_dims > 4) fail(at, where + "expected 1 to 4 dimensions; found " + std::to_string(n_dims));
     for (std::uint32_t i = 0; i < n_dims; ++i) {
       const auto size = take<std::uint64_t>("the sizes of a tensor");
       if (size < 1 || size > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
@@ -197,10 +196,10 @@ class GgufParser {
     }
     const auto id = take<std::uint32_t>("the type of a tensor");
     tensor.type = gguf_tensor_type(id);
-    if (!tensor.type) fail(at, where + "there is no type " + std::to_string(id) + " of elements");
+    if (!tensor.type) fail(at, where + "unknown element type " + std::to_string(id));
     offsets_.push_back(take<std::uint64_t>("the offset of a tensor"));
     sizes_.push_back(size_in_bytes(tensor, at, where));
-    if (!to_.tensor_index_.emplace(tensor.name, to_.tensors_.size()).second) fail(at, where + "is there twice");
+    if (!to_.tensor_index_.emplace(tensor.name, to_.tensors_.size()).second) fail(at, where + "occurs twice");
     to_.tensors_.push_back(std::move(tensor));
   }
 
@@ -213,11 +212,11 @@ class GgufParser {
     bool wraps = false;
     for (const std::int64_t size : tensor.dims) wraps |= __builtin_mul_overflow(elements, size, &elements);
     wraps = wraps || __builtin_mul_overflow(elements / type.elements, type.bytes, &bytes);
-    if (wraps) fail(at, where + "its sizes are too large to be multiplied");
+    if (wraps) fail(at, where + "the product of its sizes overflows");
     return static_cast<std::uint64_t>(bytes);
   }
 
-  // Tensors stand in the order of the directory, each at the next multiple of the alignment.
+  // Tensors follow the order of the directory, each at the next multiple of the alignment.
   void place_tensors() {
     if (to_.tensors_.empty()) return;
     const std::uint64_t mask = to_.alignment_ - 1, data = (at_ + mask) & ~mask;
@@ -229,11 +228,11 @@ class GgufParser {
       const auto at = static_cast<std::uint64_t>(tensor.offset);
       const std::string where = "tensor " + in_quotes(tensor.name) + ": ";
       if (offsets_[i] != next)
-        fail(at, where + "must stand at offset " + std::to_string(next) + "; found " + std::to_string(offsets_[i]));
+        fail(at, where + "must be at offset " + std::to_string(next) + "; found " + std::to_string(offsets_[i]));
       if (next > room || sizes_[i] > room - next)
-        fail(at, where + "its " + std::to_string(sizes_[i]) + " bytes end after the file does");
+        fail(at, where + "its " + std::to_string(sizes_[i]) + " bytes extend past the end of the file");
       tensor.bytes = file_.subspan(data + next, sizes_[i]);
-      next = (next + sizes_[i] + mask) & ~mask;  // both lie inside the file: nothing wraps
+      next = (next + sizes_[i] + mask) & ~mask;  // both are inside the file: no overflow
     }
   }
 

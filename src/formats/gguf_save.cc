@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model as a GGUF file.
+// Writes a model as a GGUF file.
 #include <algorithm>
 #include <stdexcept>
 
@@ -42,7 +42,7 @@ class ModelWriter {
     const std::vector<ParameterInfo>& infos = model_.infos();
     const std::vector<TensorPlace> places = gguf_places(family_, model_.config(), infos);
     for (std::size_t i = 0; i < infos.size(); ++i) {
-      if (places[i].first > 0) continue;  // written with the first of the tensor
+      if (places[i].first > 0) continue;  // written with the first part of the tensor
       std::vector<Part> parts;
       for (std::size_t k = i; k < infos.size() && infos[k].layer == infos[i].layer; ++k)
         if (places[k].name == places[i].name) parts.push_back({places[k], &model_.parameters()[k]});
@@ -56,7 +56,8 @@ class ModelWriter {
     const Tensor* values;
   };
 
-  // Vectors and positions stay f32, which readers expect. Four bits are too few for what is looked up by token.
+  // Vectors and positions stay f32, as readers expect. Embeddings and head get at least q8_0, because 4 bits are too
+  // few.
   DType type_of(ParameterRole role) const {
     const ParameterKind kind = kind_of(role);
     if (kind > ParameterKind::head || role == ParameterRole::position_embedding) return DType::f32;

@@ -15,12 +15,12 @@
 namespace qkv {
 namespace {
 
-constexpr std::size_t kLongest = 4096;  // all parts of a token are looked at, which takes the square of its length
+constexpr std::size_t kLongest = 4096;  // checking all splits of a token takes quadratic time
 
 class Scores {
  public:
   explicit Scores(const TokenizerData& data) : data_(data) {
-    std::set<std::int32_t> apart(data.byte_ids.begin(), data.byte_ids.end());  // no pieces of text
+    std::set<std::int32_t> apart(data.byte_ids.begin(), data.byte_ids.end());  // not pieces of text
     for (const AddedToken& token : data.added) apart.insert(token.id);
     for (std::size_t id = 0; id < data.tokens.size(); ++id) {
       if (data.tokens[id].size() > kLongest) refuse("a token is longer than " + std::to_string(kLongest) + " bytes");
@@ -42,19 +42,18 @@ class Scores {
 
  private:
   [[noreturn]] static void refuse(const std::string& why) {
-    throw std::invalid_argument("[gguf] expected merges of characters that scores can say; found that " + why);
+    throw std::invalid_argument("[gguf] GGUF cannot store these merges as scores: " + why);
   }
   const std::string& token(std::int32_t id) const { return data_.tokens[static_cast<std::size_t>(id)]; }
   std::int32_t& group(std::int32_t id) { return groups_[static_cast<std::size_t>(id)]; }
 
-  // Merges of one token are a group; groups are counted in the order of the merges.
+  // The merges of one token form a group; groups are numbered in merge order.
   void find_groups() {
     groups_.assign(data_.tokens.size(), -1);
     std::int32_t count = 0, open = -1;
     for (const Merge& merge : data_.merges) {
       if (merge.result != open) {
-        if (group(merge.result) >= 0)
-          refuse("merges of others stand between those of " + in_quotes(token(merge.result)));
+        if (group(merge.result) >= 0) refuse("the merges of " + in_quotes(token(merge.result)) + " are not contiguous");
         group(merge.result) = count++;
         open = merge.result;
       }
@@ -62,7 +61,7 @@ class Scores {
     }
   }
 
-  // What stands for a stretch of text: its piece, -1 for a character that is none, -2 for nothing.
+  // The piece for a stretch of text; -1 for a character without a piece, -2 if there is none.
   std::int32_t part(std::string_view text) const {
     if (const auto found = pieces_.find(text); found != pieces_.end()) return found->second;
     return utf8_step(text).length == text.size() ? -1 : -2;
@@ -74,7 +73,7 @@ class Scores {
       if (left == -2 || right == -2) continue;
       const auto merge = merges_.find({left, right});
       if (merge == merges_.end() || merge->second != id)
-        refuse("no merge makes " + in_quotes(std::string(piece)) + " of " +
+        refuse("no merge forms " + in_quotes(std::string(piece)) + " from " +
                in_quotes(std::string(piece.substr(0, at))) + " and " + in_quotes(std::string(piece.substr(at))));
     }
   }
@@ -82,19 +81,18 @@ class Scores {
   const TokenizerData& data_;
   std::unordered_map<std::string_view, std::int32_t> pieces_;
   std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> merges_;
-  std::vector<std::int32_t> groups_;  // [size]; -1: nothing makes it
+  std::vector<std::int32_t> groups_;  // [size]; -1: no merge
 };
 
 }  // namespace
 
 std::vector<float> scores_of_merges(const TokenizerData& data) {
-  if (data.ignore_merges)
-    throw std::invalid_argument("[gguf] GGUF cannot say ignore_merges of byte pairs of characters");
+  if (data.ignore_merges) throw std::invalid_argument("[gguf] GGUF cannot store ignore_merges of character-level BPE");
   if (data.split_spaces)
-    throw std::invalid_argument("[gguf] GGUF cannot say that byte pairs of characters are cut at spaces");
+    throw std::invalid_argument("[gguf] GGUF cannot store character-level BPE that splits at spaces");
   if (data.add_prefix_space && data.space_prefix != SpacePrefix::each_part)
     throw std::invalid_argument(
-        "[gguf] GGUF cannot say that a space is put before the first part of a text alone, or not "
+        "[gguf] GGUF cannot store that a space is prepended only to the first part of a text, or not "
         "before another space");
   return Scores(data).scores();
 }

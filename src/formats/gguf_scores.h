@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte pairs of characters as pieces with scores, the only way in which GGUF can say them.
+// Character-level BPE as pieces with scores, the only form that GGUF can store.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,15 @@
 
 namespace qkv {
 
-// Scores [size] by which joining the best pair of neighbours first gives what the merges of `data` (of characters)
-// give, for every text: minus the place of the token among those that merges make. Throws std::invalid_argument, saying
-// why, unless
-// - whatever two pieces make a token, a merge says so (else joining by score would do what no merge does);
-// - all merges of a token stand together, so that tokens have an order.
-// Then the two can only differ where neighbours can be joined to one token in two ways that overlap, of which the left
-// one is first by score and the more urgent one by merges; no vocabulary is known where text comes to that (the test
-// draws some hundreds).
+// Scores [size] with which repeatedly joining the best-scored pair of neighbours gives the same tokens as the merges of
+// `data` (character-level): minus the rank of the token among the results of merges. Throws std::invalid_argument with
+// the reason unless
+// - every pair of pieces that concatenates to a token has a merge (otherwise joining by score would do what no merge
+//   does);
+// - the merges of each token are contiguous, so that tokens can be ranked.
+// The two can then only differ if neighbours can be joined to one token in two overlapping ways: scores prefer the left
+// one, merges the one of lower rank. No known vocabulary has text where this happens (the test samples several
+// hundred).
 std::vector<float> scores_of_merges(const TokenizerData& data);
 
 }  // namespace qkv

@@ -19,15 +19,15 @@ namespace {
 
 std::string dims_text(const std::vector<std::int64_t>& dims) { return to_string(Dims(std::span(dims))); }
 
-// As GGUF has them, the fastest first.
+// GGUF order, fastest-varying first.
 std::vector<std::int64_t> dims_of(const TensorPlace& place) {
   return {std::reverse_iterator(place.shape.end()), std::reverse_iterator(place.shape.begin())};
 }
 
-// Rows of a tensor that begin and end where the place says, as columns of `to` [row, count], or as its rows.
+// Reads the rows of a tensor given by `place` as columns of `to` [row, count], or as its rows.
 template <class T>
 void read_matrix(const Gguf& file, const GgufTensor& tensor, const TensorPlace& place, T* to) {
-  constexpr std::int64_t kAtOnce = 16;  // rows of the file: as many neighbours of ours are written together
+  constexpr std::int64_t kAtOnce = 16;  // file rows per task, so that writes to `to` are contiguous
   const std::int64_t row = tensor.row(), count = place.count;
   parallel_for((count + kAtOnce - 1) / kAtOnce, [&](std::int64_t task) {
     const std::int64_t begin = task * kAtOnce, n = std::min(kAtOnce, count - begin);
@@ -77,7 +77,7 @@ class GgufSource final : public ModelSource {
   void read(std::size_t i, View to) const override {
     const Parameter& p = parameters_.at(i);
     if (!(to.shape == infos_[i].shape))
-      throw std::invalid_argument("[gguf] expected room for " + to_string(infos_[i].shape) + "; found " +
+      throw std::invalid_argument("[gguf] expected a buffer of " + to_string(infos_[i].shape) + "; found " +
                                   to_string(to.shape));
     if (to.dtype == DType::f32)
       read_place(file_, p.tensor, p.place, static_cast<float*>(to.data));
@@ -86,7 +86,7 @@ class GgufSource final : public ModelSource {
     else if (to.dtype == DType::bf16)
       read_place(file_, p.tensor, p.place, static_cast<bf16*>(to.data));
     else
-      throw std::invalid_argument("[gguf] expected room of f32, f64 or bf16; found " +
+      throw std::invalid_argument("[gguf] expected a buffer of f32, f64 or bf16; found " +
                                   std::string(dtype_name(to.dtype)));
   }
 
@@ -107,8 +107,8 @@ class GgufSource final : public ModelSource {
   void read_blocks(std::size_t i, std::int64_t first, std::int64_t count, std::byte* to) const override {
     const Parameter& p = parameters_.at(i);
     if (!is_blocks(stored_type(i)) || first < 0 || count < 0 || first > p.place.count - count)
-      throw std::invalid_argument("[gguf] expected columns of a parameter in blocks; found " + std::to_string(first) +
-                                  " ... of " + infos_.at(i).name);
+      throw std::invalid_argument("[gguf] expected columns of a block-quantised parameter; found " +
+                                  std::to_string(first) + " ... of " + infos_.at(i).name);
     const auto bytes = static_cast<std::size_t>(row_bytes(*p.tensor->type->type, p.tensor->row()));
     for (std::int64_t j = first; j < first + count; ++j, to += bytes) {
       const auto row = static_cast<std::size_t>(p.place.first + p.place.file_row(j));
@@ -150,14 +150,14 @@ class GgufSource final : public ModelSource {
     const Family& family = read_gguf_family(file_);
     format_ = "GGUF v" + std::to_string(file_.version()) + " " + std::string(family.gguf_type);
     config_ = read_gguf_config(file_, family);
-    // Before the names of so many layers are made: a key of a few bytes may ask for any number.
+    // Checked before allocating layer names: a few bytes can request any number of layers.
     if (static_cast<std::uint64_t>(config_.n_layer) > file_.tensors().size())
       file_.fail_key(std::string(family.gguf_type) + ".block_count",
                      "there are " + std::to_string(file_.tensors().size()) + " tensors, too few for " +
                          std::to_string(config_.n_layer) + " layers");
     try {
       infos_ = parameter_infos(config_);
-    } catch (const std::invalid_argument& error) {  // sizes whose product cannot be counted
+    } catch (const std::invalid_argument& error) {  // the product of sizes overflows
       throw FileError(path_, error.what());
     }
     find_parameters(family);
@@ -166,7 +166,7 @@ class GgufSource final : public ModelSource {
 
   struct Parameter {
     TensorPlace place;
-    const GgufTensor* tensor;  // null: a bias of zeros
+    const GgufTensor* tensor;  // null: a bias that is zero
   };
 
   void find_parameters(const Family& family) {
@@ -174,7 +174,7 @@ class GgufSource final : public ModelSource {
       return file_.find_tensor("blk." + std::to_string(layer) + ".attn_qkv.weight") != nullptr;
     };
     std::set<std::string_view> used;
-    if (!config_.rope_scaling.frequency_factors.empty()) used.insert("rope_freqs.weight");  // the configuration's
+    if (!config_.rope_scaling.frequency_factors.empty()) used.insert("rope_freqs.weight");  // part of the configuration
     for (TensorPlace& place : tensor_places(family, FileFormat::gguf, config_, infos_, joined)) {
       Parameter p{std::move(place), nullptr};
       p.tensor = file_.find_tensor(p.place.name);
@@ -186,7 +186,7 @@ class GgufSource final : public ModelSource {
                           where + "expected " + dims_text(dims_of(p.place)) + "; found " + dims_text(p.tensor->dims));
         if (!p.tensor->type->type)
           throw FileError(path_, p.tensor->offset,
-                          where + "type " + std::string(p.tensor->type->name) + " is not read");
+                          where + "type " + std::string(p.tensor->type->name) + " is not supported");
         used.insert(p.tensor->name);
       }
       parameters_.push_back(std::move(p));
@@ -194,7 +194,7 @@ class GgufSource final : public ModelSource {
     for (const GgufTensor& tensor : file_.tensors())
       if (!used.contains(tensor.name))
         throw FileError(path_, tensor.offset,
-                        "tensor " + in_quotes(tensor.name) + ": is no parameter of this configuration");
+                        "tensor " + in_quotes(tensor.name) + ": is not a parameter of this configuration");
   }
 
   void tell() {
@@ -210,7 +210,7 @@ class GgufSource final : public ModelSource {
                           tensor.bytes.size()});
   }
 
-  MappedFile mapped_;  // nothing where someone else holds the bytes
+  MappedFile mapped_;  // empty if the caller owns the bytes
   Gguf file_;
   std::vector<Parameter> parameters_;  // [i] as infos_[i]
 };

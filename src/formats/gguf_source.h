@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GGUF file as a model.
+// A GGUF file as a model source.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace qkv {
 
 // Throws qkv::FileError.
 std::unique_ptr<ModelSource> open_gguf(const std::string& path);
-// Contents that someone else holds in memory and that outlive the source; `path` is for messages.
+// The caller owns the contents and must keep them alive; `path` is for messages.
 std::unique_ptr<ModelSource> open_gguf(const std::string& path, std::span<const std::byte> file);
 
 }  // namespace qkv

@@ -6,7 +6,7 @@
 namespace qkv {
 namespace {
 
-// The patterns as the models' own tokenizer.json spells them.
+// Patterns copied from the models' tokenizer.json files.
 constexpr const char* kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kQwen2 =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The splits that `tokenizer.ggml.pre` names.
+// Pre-tokenizers named by `tokenizer.ggml.pre`.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@ struct GgufSplit {
   std::string_view name;
   std::vector<std::string> patterns;  // TokenizerData::patterns
   bool ignore_merges = false;
-  bool add_bos = false;  // where `tokenizer.ggml.add_bos_token` is absent
+  bool add_bos = false;  // default of `tokenizer.ggml.add_bos_token`
 };
 
-// Null: qkv does not know it.
+// Null: unknown name.
 const GgufSplit* gguf_split(std::string_view name);
 const GgufSplit* gguf_split(const std::vector<std::string>& patterns, bool ignore_merges);
 std::string gguf_split_names();  // for messages

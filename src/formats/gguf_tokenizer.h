@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokenizer inside a GGUF file: byte-level BPE (`gpt2`) and pieces by score (`llama`).
+// The tokenizer of a GGUF file: byte-level BPE (`gpt2`) or pieces with scores (`llama`).
 #pragma once
 
 #include "formats/gguf.h"
@@ -9,15 +9,15 @@
 
 namespace qkv {
 
-// Throws qkv::FileError on what is missing, contradicts itself, or would be split or joined in a way that qkv does not
-// know (by its name).
+// Throws qkv::FileError on missing or contradictory keys, and on an unsupported pre-tokenizer or tokenizer model (by
+// name).
 TokenizerData read_gguf_tokenizer(const Gguf& file);
-// The Jinja text of the chat template; empty if there is none. Throws qkv::FileError.
+// The Jinja source of the chat template; empty if there is none. Throws qkv::FileError.
 std::string read_gguf_chat_template(const Gguf& file);
 
-// Ids past the tokenizer's become unused tokens, up to vocab_size. Throws std::invalid_argument for what the format
-// cannot say: a split that has no name there, spaces taken away around added tokens. Of the facts, which tokens have
-// names: of those that end a text the first three have a place; where there are none, the tokenizer's own.
+// Ids past the tokenizer's become unused tokens, up to vocab_size. Throws std::invalid_argument for anything the format
+// cannot store, such as a pre-tokenizer without a GGUF name or added tokens that strip spaces. From `facts`, writes
+// named tokens and up to three end tokens; without end tokens, the tokenizer's own.
 void write_gguf_tokenizer(GgufWriter& file, const TokenizerData& data, std::int64_t vocab_size, const TextFacts& facts);
 
 }  // namespace qkv

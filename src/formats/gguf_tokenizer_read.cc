@@ -21,7 +21,7 @@ constexpr std::string_view kScores = "tokenizer.ggml.scores";
 constexpr std::string_view kMerges = "tokenizer.ggml.merges";
 constexpr std::string_view kModel = "tokenizer.ggml.model";
 constexpr std::string_view kPre = "tokenizer.ggml.pre";
-constexpr std::int64_t kNormal = 1, kUnknown = 2, kControl = 3, kUser = 4, kByte = 6;  // types of tokens
+constexpr std::int64_t kNormal = 1, kUnknown = 2, kControl = 3, kUser = 4, kByte = 6;  // token types
 
 std::string item(std::size_t i, const std::string& reason) { return "item " + std::to_string(i) + ": " + reason; }
 
@@ -32,10 +32,10 @@ class TokenizerReader {
   TokenizerData read() {
     const std::string_view model = file_.string(kModel);
     if (model != "gpt2" && model != "llama")
-      file_.fail_key(kModel, "the tokenizers gpt2 and llama are read; found " + in_quotes(model));
+      file_.fail_key(kModel, "expected the tokenizer gpt2 or llama; found " + in_quotes(model));
     spellings_ = file_.strings(kTokens);
     if (spellings_.empty() || spellings_.size() > std::size_t{1} << 30)
-      file_.fail_key(kTokens, "1 to 2^30 tokens are possible; found " + std::to_string(spellings_.size()));
+      file_.fail_key(kTokens, "expected 1 to 2^30 tokens; found " + std::to_string(spellings_.size()));
     read_types();
     check_ids();
     model == "gpt2" ? read_bytes() : read_scored();
@@ -49,14 +49,14 @@ class TokenizerReader {
     if (!file_.has(kTypes)) return;
     types_ = file_.integers(kTypes);
     if (types_.size() != spellings_.size())
-      file_.fail_key(kTypes, "one for each of the " + std::to_string(spellings_.size()) + " tokens expected; found " +
+      file_.fail_key(kTypes, "expected one for each of the " + std::to_string(spellings_.size()) + " tokens; found " +
                                  std::to_string(types_.size()));
     for (std::size_t i = 0; i < types_.size(); ++i)
       if (types_[i] < kNormal || types_[i] > kByte)
-        file_.fail_key(kTypes, item(i, "types are 1 to 6; found " + std::to_string(types_[i])));
+        file_.fail_key(kTypes, item(i, "expected a type from 1 to 6; found " + std::to_string(types_[i])));
   }
 
-  // Every key that names a token names one that is there.
+  // Every key that names a token must name an existing one.
   void check_ids() const {
     for (const GgufKey& key : file_.keys())
       if (key.name.starts_with("tokenizer.ggml.") && key.name.ends_with("_token_id"))
@@ -67,7 +67,7 @@ class TokenizerReader {
     if (file_.has(key))
       return static_cast<std::int32_t>(file_.integer(key, 0, std::numeric_limits<std::int32_t>::max()));
     if (otherwise >= static_cast<std::int32_t>(spellings_.size()))
-      file_.fail_key(key, "is missing, and there is no token " + std::to_string(otherwise));
+      file_.fail_key(key, "is missing, and the default does not exist: token " + std::to_string(otherwise));
     return otherwise;
   }
 
@@ -75,7 +75,7 @@ class TokenizerReader {
     data_.end_token = id("tokenizer.ggml.eos_token_id", eos);
     if (file_.has("tokenizer.ggml.add_bos_token")) add_bos = file_.boolean("tokenizer.ggml.add_bos_token");
     bos = id("tokenizer.ggml.bos_token_id", bos);
-    if (add_bos && bos < 0) file_.fail_key("tokenizer.ggml.bos_token_id", "is missing, and add_bos_token asks for it");
+    if (add_bos && bos < 0) file_.fail_key("tokenizer.ggml.bos_token_id", "is missing, but add_bos_token requires it");
     if (add_bos) data_.begin_token = bos;
     if (file_.has("tokenizer.ggml.add_eos_token") && file_.boolean("tokenizer.ggml.add_eos_token"))
       file_.fail_key("tokenizer.ggml.add_eos_token", "true is not supported");
@@ -84,11 +84,10 @@ class TokenizerReader {
   void read_bytes() {
     const std::string_view name = file_.string(kPre);
     const GgufSplit* split = gguf_split(name);
-    if (!split) file_.fail_key(kPre, "the split " + in_quotes(name) + " is not known; known are " + gguf_split_names());
+    if (!split) file_.fail_key(kPre, "expected one of " + gguf_split_names() + "; found " + in_quotes(name));
     data_.patterns = split->patterns;
     data_.ignore_merges = split->ignore_merges;
-    data_.drop_unknown_bytes =
-        true;  // as llama.cpp does; SmolLM2's vocabulary has no token for some control characters
+    data_.drop_unknown_bytes = true;  // as in llama.cpp; SmolLM2's vocabulary lacks tokens for some control characters
     for (std::size_t i = 0; i < spellings_.size(); ++i) {
       if (types_[i] == kByte) file_.fail_key(kTypes, item(i, "a byte-level tokenizer has no byte tokens"));
       std::optional<std::string> bytes;
@@ -106,10 +105,10 @@ class TokenizerReader {
     for (std::size_t i = 0; i < merges.size(); ++i) {
       const std::size_t space = merges[i].find(' ', 1);
       if (space == std::string_view::npos)
-        file_.fail_key(kMerges, item(i, "must be two tokens with a space between; found " + in_quotes(merges[i])));
+        file_.fail_key(kMerges, item(i, "must be two tokens separated by a space; found " + in_quotes(merges[i])));
       const auto find = [&](std::string_view spelling) {
         const auto found = ids.find(spelling);
-        if (found == ids.end()) file_.fail_key(kMerges, item(i, in_quotes(spelling) + " is no token"));
+        if (found == ids.end()) file_.fail_key(kMerges, item(i, in_quotes(spelling) + " is not a token"));
         return found->second;
       };
       const std::string_view left = merges[i].substr(0, space), right = merges[i].substr(space + 1);
@@ -120,7 +119,7 @@ class TokenizerReader {
   void read_scored() {
     data_.scores = file_.floats(kScores);
     if (data_.scores.size() != spellings_.size())
-      file_.fail_key(kScores, "one for each of the " + std::to_string(spellings_.size()) + " tokens expected; found " +
+      file_.fail_key(kScores, "expected one for each of the " + std::to_string(spellings_.size()) + " tokens; found " +
                                   std::to_string(data_.scores.size()));
     for (std::size_t i = 0; i < data_.scores.size(); ++i)
       if (!std::isfinite(data_.scores[i])) file_.fail_key(kScores, item(i, "is not finite"));
@@ -131,7 +130,7 @@ class TokenizerReader {
         continue;
       }
       const unsigned byte = byte_of(i);
-      if (data_.byte_ids[byte] >= 0) file_.fail_key(kTokens, item(i, in_quotes(spellings_[i]) + " is there twice"));
+      if (data_.byte_ids[byte] >= 0) file_.fail_key(kTokens, item(i, in_quotes(spellings_[i]) + " occurs twice"));
       data_.byte_ids[byte] = static_cast<std::int32_t>(i);
       data_.tokens.emplace_back(1, static_cast<char>(byte));
     }
@@ -141,14 +140,14 @@ class TokenizerReader {
     read_ends(true, 1, 2);
   }
 
-  // "<0x4F>": exactly that, two hexadecimal digits.
+  // Parses exactly "<0x4F>": two hexadecimal digits.
   unsigned byte_of(std::size_t i) const {
     const std::string_view text = spellings_[i];
     unsigned byte = 0;
     const char* digits = text.data() + 3;
     const bool framed = text.size() == 6 && text.starts_with("<0x") && text.ends_with('>');
     if (!framed || std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2)
-      file_.fail_key(kTokens, item(i, "a byte token must read <0x00> to <0xFF>; found " + in_quotes(text)));
+      file_.fail_key(kTokens, item(i, "a byte token must be <0x00> to <0xFF>; found " + in_quotes(text)));
     return byte;
   }
 

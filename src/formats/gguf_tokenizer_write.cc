@@ -15,9 +15,9 @@
 namespace qkv {
 namespace {
 
-constexpr std::int32_t kNormal = 1, kUnknown = 2, kControl = 3, kUser = 4, kUnused = 5, kByte = 6;  // types of tokens
+constexpr std::int32_t kNormal = 1, kUnknown = 2, kControl = 3, kUser = 4, kUnused = 5, kByte = 6;  // token types
 
-// Without merges a split changes nothing.
+// Without merges the pre-tokenizer has no effect.
 const GgufSplit* split_of(const TokenizerData& data) {
   return data.merges.empty() && !data.ignore_merges ? gguf_split("gpt-2")
                                                     : gguf_split(data.patterns, data.ignore_merges);
@@ -25,20 +25,20 @@ const GgufSplit* split_of(const TokenizerData& data) {
 
 bool is_scored(const TokenizerData& data) { return data.characters || !data.scores.empty(); }
 
-// Throws std::invalid_argument that lists everything that GGUF has no form for.
+// Throws std::invalid_argument that lists everything GGUF cannot store.
 void check_expressible(const TokenizerData& data) {
   std::vector<std::string> list;
-  if (data.longest_match) list.emplace_back("expected a byte or BPE tokenizer; found one of Harris segments");
+  if (data.longest_match) list.emplace_back("expected a byte or BPE tokenizer; found a Harris tokenizer");
   if (!data.after.empty() || data.before.size() > 1)
-    list.emplace_back("GGUF can say one token before a text and none after it; the tokenizer puts more there");
+    list.emplace_back("GGUF can store one token before a text and none after it; the tokenizer adds more");
   for (const AddedToken& token : data.added)
     if (token.single_word || token.lstrip || token.rstrip)
-      list.push_back("GGUF cannot say single_word, lstrip or rstrip of an added token; found one of them for " +
+      list.push_back("GGUF cannot store single_word, lstrip or rstrip of an added token, found for " +
                      in_quotes(token.content));
   if (!is_scored(data) && !split_of(data))
-    list.push_back("a split of the text by these patterns has no name in GGUF; known are " + gguf_split_names());
+    list.push_back("the pre-tokenizer has no name in GGUF; known: " + gguf_split_names());
   if (!is_scored(data) && data.add_prefix_space)
-    list.emplace_back("GGUF cannot say add_prefix_space of a byte-level tokenizer");
+    list.emplace_back("GGUF cannot store add_prefix_space of a byte-level tokenizer");
   if (!list.empty()) throw std::invalid_argument(fmt::format("[gguf] {}", fmt::join(list, "; ")));
 }
 
@@ -48,7 +48,7 @@ std::string with_marks(const std::string& text) {
   return marked;
 }
 
-// Spellings and types of all ids.
+// Token strings and types by id.
 struct Vocabulary {
   std::vector<std::string> spellings;  // [vocab_size]
   std::vector<std::int32_t> types;     // [vocab_size]

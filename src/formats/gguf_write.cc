@@ -89,7 +89,7 @@ void GgufWriter::tensor(std::string_view name, std::vector<std::int64_t> dims, D
   const bool known = std::any_of(tensors_.begin(), tensors_.end(), [&](const Tensor& t) { return t.name == name; });
   if (name.empty() || name.size() > 63 || name.find('\0') != std::string_view::npos || known)
     refuse("expected tensor names of 1 to 63 bytes, each once; found " + in_quotes(name));
-  if (!can_quantise(type)) refuse("type " + std::string(dtype_name(type)) + " is read, not written");
+  if (!can_quantise(type)) refuse("type " + std::string(dtype_name(type)) + " cannot be written");
   if (dims.empty() || dims.size() > 4 || dims[0] % block.elements != 0)
     refuse(in_quotes(name) + " expected 1 to 4 dimensions and rows of a multiple of " + std::to_string(block.elements) +
            " elements for " + std::string(dtype_name(type)) + "; found " + std::to_string(dims.size()) +
@@ -118,7 +118,8 @@ void GgufWriter::put_rows(const Put& put, const Tensor& t) {
       }
     });
     if (block_size(t.type).elements > 1 && std::count(finite.begin(), finite.begin() + count, 0) > 0)
-      refuse(in_quotes(t.name) + " expected finite numbers for " + std::string(dtype_name(t.type)) + "; found others");
+      refuse(in_quotes(t.name) + " expected finite numbers for " + std::string(dtype_name(t.type)) +
+             "; found non-finite ones");
     put(blocks.data(), static_cast<std::size_t>(count * size));
   }
 }

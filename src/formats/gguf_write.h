@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing GGUF files, version 3.
+// Writer of GGUF files, version 3.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@
 
 namespace qkv {
 
-// Collects keys and the directory of tensors, then writes the file in one pass. Throws std::invalid_argument for what
-// no reader would take: a name given twice, too long or with a zero byte, a row that is no multiple of its block.
+// Collects keys and the tensor directory, then writes the file in one pass. Throws std::invalid_argument for anything
+// that readers would reject: a duplicate name, one that is too long or has a zero byte, or a row size that is not a
+// multiple of the block size.
 class GgufWriter {
  public:
   void u32(std::string_view key, std::uint32_t value);
@@ -25,13 +26,12 @@ class GgufWriter {
   void i32s(std::string_view key, std::span<const std::int32_t> values);
   void f32s(std::string_view key, std::span<const float> values);
 
-  // Row r of the tensor, in f32, to [dims[0]]. Called once for each row, from any thread.
+  // Row r of the tensor as f32, to [dims[0]]. Called once per row, from any thread.
   using Row = std::function<void(std::int64_t r, float* to)>;
-  // dims: 1 to 4, the fastest first; type must be writable.
+  // dims: 1 to 4 sizes, fastest-varying first; type must be writable.
   void tensor(std::string_view name, std::vector<std::int64_t> dims, DType type, Row row);
 
-  // Atomically. Throws qkv::FileError, and std::invalid_argument for a number that is not finite and so has no place in
-  // a block with a scale.
+  // Atomic. Throws qkv::FileError, and std::invalid_argument for non-finite values in block-quantised tensors.
   void write(const std::string& path) const;
   std::string bytes() const;  // the same in memory
 

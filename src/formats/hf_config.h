@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of Hugging Face's `transformers`.
+// config.json of Hugging Face `transformers`.
 #pragma once
 
 #include <string>
@@ -12,28 +12,28 @@
 
 namespace qkv {
 
-// The keys of a config.json and the members they are about. The same calls read a file and write one, so that a family
-// names each key once (families/family.h).
+// Maps the keys of config.json to configuration members. The same calls read and write, so that a family names each key
+// once (families/family.h).
 class HfKeys {
  public:
   explicit HfKeys(const JsonPlace& file) : from_(&file) {}
   explicit HfKeys(nlohmann::ordered_json& file) : to_(&file) {}
 
   bool reads() const noexcept { return from_ != nullptr; }
-  const JsonPlace& file() const { return *from_; }          // where it reads
-  nlohmann::ordered_json& written() const { return *to_; }  // where it writes
+  const JsonPlace& file() const { return *from_; }          // only when reading
+  nlohmann::ordered_json& written() const { return *to_; }  // only when writing
 
-  void size(const char* key, std::int64_t& member);  // must be there
-  // `otherwise`: if the key is absent or null. Written whatever the member is.
+  void size(const char* key, std::int64_t& member);  // required
+  // `otherwise`: default if the key is absent or null. Always written.
   void size(const char* key, std::int64_t& member, std::int64_t otherwise);
   void number(const char* key, double& member, double otherwise);
   void flag(const char* key, bool& member, bool otherwise);
-  // The first word is meant if the key is absent; of several for one value the first is written.
+  // The first word is the default; if several words map to one value, the first is written.
   void word(const char* key, Activation& member, std::initializer_list<std::pair<const char*, Activation>> words);
-  // A key that would change the numbers may be there with the one value that does not; it is not written.
+  // If present, the key must have the value that does not change the computation; not written.
   void only(const char* key, bool value);
   void only(const char* key, double value);
-  // Written for other programs, ignored when reading.
+  // Written for other programs, ignored on reading.
   template <class T>
   void note(const char* key, const T& value) {
     if (to_) (*to_)[key] = value;
@@ -44,15 +44,14 @@ class HfKeys {
   nlohmann::ordered_json* to_ = nullptr;
 };
 
-// The resolved configuration. Every key that changes the numbers is honoured or refused by name (qkv::FileError); what
-// is only about training or other programs is ignored.
+// The resolved configuration. Every key that affects the computation is honoured or rejected by name (qkv::FileError);
+// keys for training or other programs are ignored.
 ModelConfig read_hf_config(const JsonPlace& file, const Family& family);
 
 // `eos_token_id` of config.json or generation_config.json: a number, a list of them, null or absent.
 std::vector<std::int32_t> read_hf_end_tokens(const JsonPlace& file);
 
-// The family as which a configuration is written. Throws std::invalid_argument that names every member that does not
-// fit.
+// The family to write a configuration as. Throws std::invalid_argument that lists every unsupported member.
 const Family& hf_family_of(const ModelConfig& config);
 
 // config.json as `transformers` reads it (version 4 and later). dtype: "float32", "float16" or "bfloat16".

@@ -21,7 +21,7 @@
 namespace qkv {
 namespace {
 
-// The parameters that are in one stored tensor.
+// The parameters that share one stored tensor.
 struct Part {
   TensorPlace place;
   const Tensor* values;
@@ -40,7 +40,7 @@ std::vector<std::vector<Part>> stored_tensors(const Family& family, const Model&
 }
 
 Tensor gathered(const std::vector<Part>& parts, DType type) {
-  Tensor result(parts.front().place.shape, type);  // as stored
+  Tensor result(parts.front().place.shape, type);  // as stored in the file
   for (const Part& part : parts) convert_elements(part.values->view(), part_of(part.place, result.view()));
   return result;
 }
@@ -81,8 +81,8 @@ void write_shards(const std::string& directory, std::vector<NamedView> tensors, 
   std::filesystem::remove(single, ignored);
 }
 
-// What `transformers` does not find in tokenizer.json: which added tokens have the names that templates use, and the
-// template itself.
+// Facts that `transformers` does not read from tokenizer.json: which added tokens have the names used by templates, and
+// the chat template.
 std::string tokenizer_config_text(const Tokenizer& tokenizer, const TextFacts& facts, const NamedTokens& named) {
   nlohmann::ordered_json file = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   const auto name = [&](const char* key, std::int32_t id) {
@@ -105,7 +105,7 @@ void save_hugging_face(const std::string& directory, const Model& model, const T
     throw std::invalid_argument("[hugging face] expected the type f32, f16 or bf16; found " +
                                 std::string(dtype_name(options.type)));
   if (options.shard_bytes < 1)
-    throw std::invalid_argument("[hugging face] expected shards of at least a byte; found " +
+    throw std::invalid_argument("[hugging face] expected shards of at least one byte; found " +
                                 std::to_string(options.shard_bytes));
   const ModelConfig& config = model.config();
   const Family& family = exported_family(FileFormat::hugging_face, config, tokenizer, options.facts);
@@ -119,7 +119,7 @@ void save_hugging_face(const std::string& directory, const Model& model, const T
   replace_file(directory + "/generation_config.json", hf_generation_config_text(end_tokens, named));
   replace_file(directory + "/tokenizer_config.json", tokenizer_config_text(tokenizer, options.facts, named));
   std::error_code ignored;
-  std::filesystem::remove(directory + "/chat_template.jinja", ignored);  // another model's
+  std::filesystem::remove(directory + "/chat_template.jinja", ignored);  // left over from another model
   std::vector<NamedView> tensors;
   for (std::vector<Part>& parts : stored_tensors(family, model)) {
     const TensorPlace& place = parts.front().place;

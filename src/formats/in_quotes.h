@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names out of files, fit to stand in a one-line message.
+// Quotes names from files for one-line messages.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adapters as PEFT names and stores them.
+// LoRA adapters in PEFT's names and file format.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -33,7 +33,7 @@ const Family* family_of(const ModelConfig& config) {
   }
 }
 
-// The matrices of layers that can be adapted, by module, and which of qkv's names are in each.
+// An adaptable matrix of a layer: its module and qkv's parameter names in it.
 struct Place {
   LoraModule module;
   std::vector<std::string> names;  // "wq", ...
@@ -73,7 +73,7 @@ void check_targets(const std::vector<Place>& places, const std::set<std::string>
       if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
   for (const std::string& target : targets)
     if (std::find(known.begin(), known.end(), target) == known.end())
-      refuse("targets expected some of " + listed(known) + "; found " + in_quotes(target));
+      refuse("targets expected names from " + listed(known) + "; found " + in_quotes(target));
   for (const Place& place : places) {
     const auto chosen =
         std::count_if(place.names.begin(), place.names.end(), [&](const auto& name) { return targets.contains(name); });
@@ -85,24 +85,24 @@ void check_targets(const std::vector<Place>& places, const std::set<std::string>
 
 template <class T>
 void draw(std::uint64_t seed, std::uint64_t stream, Tensor& a) {
-  constexpr std::uint64_t kStreams = std::uint64_t{1} << 40;  // past those of a model's parameters
+  constexpr std::uint64_t kStreams = std::uint64_t{1} << 40;  // disjoint from the streams of a model's parameters
   const Random random(seed, kStreams + stream);
   const double bound = 1 / std::sqrt(static_cast<double>(a.shape()[1]));
   for (std::int64_t i = 0; i < a.size(); ++i)
     a.data<T>()[i] = static_cast<T>(bound * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));
 }
 
-// The last part of a module's name, or the last two: "c_proj", "attn.c_proj".
+// The last one or two components of a module's name: "c_proj", "attn.c_proj".
 std::string tail(const std::string& name, int parts) {
   std::size_t dot = name.size();
   for (int i = 0; i < parts && dot != std::string::npos; ++i) dot = name.rfind('.', dot - 1);
   return name.substr(dot + 1);
 }
 
-// The last parts of modules' names that tell those of a layer apart: "q_proj", "wq"; "attn.c_proj" beside "mlp.c_proj".
+// Shortest module suffixes unique within a layer: "q_proj", "wq"; "attn.c_proj" where "mlp.c_proj" exists too.
 std::vector<std::string> target_modules(const LoraAdapters& adapters, const std::vector<Place>& places,
                                         const std::vector<ParameterInfo>& infos) {
-  std::set<std::pair<std::int64_t, std::string>> last;  // (layer, last part) of all that can be adapted
+  std::set<std::pair<std::int64_t, std::string>> last;  // (layer, last component) of all adaptable matrices
   const auto is_unique = [&](const Place& place) {
     return last.emplace(infos[place.module.parameters[0]].layer, tail(place.module.name, 1)).second;
   };
@@ -115,7 +115,7 @@ std::vector<std::string> target_modules(const LoraAdapters& adapters, const std:
   return targets;
 }
 
-// Throws for what would change the numbers and is not done here.
+// Throws for unsupported options that would change the computation.
 void refuse_what_is_not_done(const JsonPlace& file) {
   const auto only = [&](const char* key, const char* what, bool fits) {
     if (!fits) file.at(key).fail(std::string("only ") + what + " is supported");
@@ -171,10 +171,10 @@ class LoraReader {
     if (!readable || !(stored.shape == shape))
       throw FileError(tensors_.path(), where + "expected " + to_string(shape) + " of F32, F16, BF16 or F64; found " +
                                            to_string(stored.shape) + " of " + std::string(dtype_name(stored.dtype)));
-    Tensor values(shape);  // as stored
+    Tensor values(shape);  // as stored in the file
     convert_elements(stored, values.view());
     for (std::int64_t i = 0; i < values.size(); ++i)
-      if (!std::isfinite(values.data<float>()[i])) throw FileError(tensors_.path(), where + "holds NaN or infinity");
+      if (!std::isfinite(values.data<float>()[i])) throw FileError(tensors_.path(), where + "contains NaN or infinity");
     return values;
   }
 
@@ -184,8 +184,8 @@ class LoraReader {
     for (const SafetensorsFile::Entry& entry : tensors_.tensors())
       if (!used.contains(entry.name))
         throw FileError(tensors_.path(),
-                        "tensor " + in_quotes(entry.name) + ": is no adapter of a matrix of this model");
-    throw FileError(tensors_.path(), "holds no adapters");
+                        "tensor " + in_quotes(entry.name) + ": is not an adapter of a matrix of this model");
+    throw FileError(tensors_.path(), "contains no adapters");
   }
 
   std::string config_path_;
@@ -245,7 +245,7 @@ void save_lora(const std::string& directory, const ModelConfig& config, const Lo
     const Tensor& value = adapters.values[i];
     tensors.push_back(
         {adapters.tensor_name(i), {nullptr, DType::f32, value.shape(), contiguous_strides(value.shape())}, [&value] {
-           Tensor copy(value.shape());  // as the value
+           Tensor copy(value.shape());  // same shape as the value
            convert_elements(value.view(), copy.view());
            return copy;
          }});

@@ -37,7 +37,7 @@ Tokenizer checked_tokenizer(const ModelSource& source) {
   }
   for (const std::int32_t id : source.end_tokens())
     if (id >= source.config().vocab_size)
-      throw FileError(source.path(), "the end token " + std::to_string(id) + " is past the vocabulary of " +
+      throw FileError(source.path(), "the end token " + std::to_string(id) + " is outside the vocabulary of " +
                                          std::to_string(source.config().vocab_size));
   return tokenizer;
 }
@@ -54,7 +54,7 @@ LoadedModel loaded(Model model, Tokenizer tokenizer, const ModelSource& source) 
   return {std::move(model), std::move(tokenizer), std::move(ends), source.chat_template(), named};
 }
 
-// What was there before was another model's.
+// An existing file belongs to another model.
 void write_or_remove(const std::string& path, const std::string& text) {
   std::error_code ignored;
   if (text.empty())
@@ -75,7 +75,7 @@ std::vector<std::string> text_fact_files(const std::string& directory) {
 ModelConfig load_config(const std::string& path) { return read_any_config(path); }
 
 LoadedModel load_model(const std::string& path, std::string_view device) {
-  if (!device.empty()) require_device(device);  // before the work of reading
+  if (!device.empty()) require_device(device);  // fails before the file is read
   const std::unique_ptr<ModelSource> source = open_model(path);
   Tokenizer tokenizer = checked_tokenizer(*source);
   std::vector<Tensor> parameters;
@@ -145,7 +145,7 @@ void save_model(const std::string& directory, const Model& model, const Tokenize
   write_or_remove(directory + "/generation_config.json",
                   tokenizer_says_it ? "" : hf_generation_config_text(facts.end_tokens, facts.named));
   write_or_remove(directory + "/chat_template.jinja", facts.chat_template);
-  write_or_remove(directory + "/tokenizer_config.json", "");  // Hugging Face's, which may hold a template too
+  write_or_remove(directory + "/tokenizer_config.json", "");  // Hugging Face's, which may contain a template too
   write_config_json(directory + "/config.json", model.config());
   write_safetensors(directory + "/model.safetensors", std::move(tensors),
                     {{"format", "qkv"}, {"qkv_format", std::to_string(kTensorsVersion)}}, weights_watcher);

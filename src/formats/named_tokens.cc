@@ -19,7 +19,7 @@ struct Name {
 constexpr Name kNames[] = {
     {"bos_token", &NamedTokens::begin}, {"unk_token", &NamedTokens::unknown}, {"pad_token", &NamedTokens::padding}};
 
-// "bos_token": "<s>", or an object that holds the text as `content`.
+// "bos_token": "<s>", or an object with the text in `content`.
 std::int32_t added_token(const JsonPlace& place, const Tokenizer& tokenizer) {
   const std::string& text = place.is_string() ? place.string() : place.at("content").string();
   for (const AddedToken& token : tokenizer.data().added)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens that files call the beginning of a text, the unknown token and padding.
+// The begin, unknown and padding tokens named in a model's files.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace qkv {
 
-// What a directory says. Of each token, the first that names one: tokenizer_config.json (`bos_token`, `unk_token`,
-// `pad_token`: the text of an added token), generation_config.json, config.json (`bos_token_id`, `unk_token_id`,
-// `pad_token_id`). Null, -1, a text that is no added token and an id past the vocabulary name none, as such models
-// exist and the names change nothing that qkv computes. Throws qkv::FileError for what is no JSON of this kind.
+// The named tokens of a directory. For each token, the first file that names one: tokenizer_config.json (`bos_token`,
+// `unk_token`, `pad_token`: the text of an added token), generation_config.json, config.json (`bos_token_id`,
+// `unk_token_id`, `pad_token_id`). Null, -1, unknown text and ids outside the vocabulary count as unnamed, since such
+// models exist and the names do not affect the computation. Throws qkv::FileError for invalid JSON or wrong types.
 NamedTokens read_directory_named_tokens(const std::string& directory, const Tokenizer& tokenizer,
                                         std::int64_t vocab_size);
 
-// With what the tokenizer itself uses where nothing is named.
+// Fills in unnamed tokens with those the tokenizer uses.
 NamedTokens completed(NamedTokens named, const Tokenizer& tokenizer);
 
 }  // namespace qkv

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The .npy format (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html): "\x93NUMPY", two version
-// bytes, the length of the header (u16 in version 1, u32 later), the header - a Python dictionary with the keys descr,
-// fortran_order and shape - and the elements.
+// bytes, the length of the header (u16 in version 1, u32 later), the header (a Python dictionary with the keys descr,
+// fortran_order and shape), and the elements.
 #include <cstring>
 #include <optional>
 #include <stdexcept>
@@ -17,7 +17,7 @@ namespace qkv {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kLargestHeader = 1 << 20;  // ours has below 300 bytes; a structured dtype is not for us anyway
+constexpr std::size_t kLargestHeader = 1 << 20;  // qkv writes < 300 bytes; only structured dtypes need more
 
 struct Header {
   DType dtype = DType::f32;
@@ -25,7 +25,7 @@ struct Header {
   Dims shape;
 };
 
-// Reads the dictionary. Strict, but for what NumPy itself accepts: spaces anywhere, either quote, any order of keys.
+// Parses the dictionary. Strict except for what NumPy accepts: spaces anywhere, either quote, keys in any order.
 class HeaderParser {
  public:
   HeaderParser(const MappedFile& file, std::size_t begin, std::size_t end)
@@ -47,14 +47,14 @@ class HeaderParser {
       else if (key == "shape" && !shape)
         shape = this->shape();
       else
-        fail(key_at, "the header has a key that is unknown or given twice");
+        fail(key_at, "the header has an unknown or duplicate key");
       if (!accept(',')) {
         expect('}');
         break;
       }
     }
     skip_spaces();
-    if (at_ != text_.size()) fail(at_, "the header goes on after its dictionary");
+    if (at_ != text_.size()) fail(at_, "the header continues after its dictionary");
     if (!dtype || !fortran_order || !shape) fail(at_, "the header must have descr, fortran_order and shape");
     return {*dtype, *fortran_order, *shape};
   }
@@ -82,7 +82,7 @@ class HeaderParser {
     const char quote = at_ < text_.size() ? text_[at_] : '\0';
     if (quote != '\'' && quote != '"') fail(at_, "the header must have a quoted string here");
     const std::size_t end = text_.find(quote, at_ + 1);
-    if (end == std::string_view::npos) fail(at_, "a string of the header does not end");
+    if (end == std::string_view::npos) fail(at_, "a string in the header is not terminated");
     const std::string_view value = text_.substr(at_ + 1, end - at_ - 1);
     at_ = end + 1;
     return value;
@@ -118,7 +118,7 @@ class HeaderParser {
     int rank = 0;
     expect('(');
     while (!accept(')')) {
-      if (rank == kMaxRank) fail(at_, "arrays have at most " + std::to_string(kMaxRank) + " dimensions here");
+      if (rank == kMaxRank) fail(at_, "arrays have at most " + std::to_string(kMaxRank) + " dimensions");
       sizes[rank++] = integer();
       if (!accept(',')) {
         if (rank == 1) expect(',');  // (2) is a number, (2,) a shape
@@ -136,23 +136,24 @@ class HeaderParser {
     for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_)
       if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, text_[at_] - '0', &value))
         fail(begin, "a size of the shape does not fit into 64 bits");
-    if (at_ == begin) fail(begin, "a size of the shape must be a whole number that is not negative");
+    if (at_ == begin) fail(begin, "a size of the shape must be a non-negative integer");
     return value;
   }
 
   const std::string& path_;
-  std::string_view text_;  // the file up to the header's end, so that positions are byte offsets
+  std::string_view text_;  // the file up to the end of the header, so that positions are byte offsets
   std::size_t at_;
 };
 
 Header read_header(const MappedFile& file, std::size_t& data_begin) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(file.data());
   if (file.size() < kMagic.size() + 2 || std::memcmp(bytes, kMagic.data(), kMagic.size()) != 0)
-    throw FileError(file.path(), 0, "is no .npy file (it does not begin with \\x93NUMPY and a version)");
+    throw FileError(file.path(), 0, "is not a .npy file (it does not begin with \\x93NUMPY and a version)");
   const int major = bytes[6], minor = bytes[7];
   if (major < 1 || major > 3 || minor != 0)
-    throw FileError(file.path(), 6,
-                    ".npy versions 1.0 to 3.0 are known; found " + std::to_string(major) + "." + std::to_string(minor));
+    throw FileError(
+        file.path(), 6,
+        ".npy versions 1.0 to 3.0 are supported; found " + std::to_string(major) + "." + std::to_string(minor));
   const std::size_t begin = major == 1 ? 10 : 12;
   if (file.size() < begin) throw FileError(file.path(), 8, "the file ends inside the length of its header");
   std::size_t length = bytes[8] | std::size_t{bytes[9]} << 8;
@@ -193,7 +194,7 @@ Tensor load_npy(const std::string& path) {
   } catch (const std::invalid_argument& error) {
     throw FileError(path, where, error.what());
   }
-  // Divided, not multiplied, so that nothing wraps.
+  // Divides instead of multiplying, to avoid overflow.
   if (static_cast<std::size_t>(count) > available / size || available != static_cast<std::size_t>(count) * size)
     throw FileError(path, where,
                     "the shape " + to_string(header.shape) + " of " + std::string(dtype_name(header.dtype)) +
@@ -203,7 +204,7 @@ Tensor load_npy(const std::string& path) {
   copy_elements({file.data() + begin, header.dtype, header.shape,
                  reorder ? fortran_strides(header.shape) : contiguous_strides(header.shape)},
                 tensor.raw());
-  if (header.dtype == DType::boolean) {  // a bool of any other value would be undefined in C++
+  if (header.dtype == DType::boolean) {  // other values are undefined behaviour in C++
     auto* values = static_cast<unsigned char*>(tensor.raw());
     for (std::int64_t i = 0; i < count; ++i) values[i] = values[i] != 0;
   }
@@ -211,13 +212,13 @@ Tensor load_npy(const std::string& path) {
 }
 
 void save_npy(const std::string& path, const ConstView& array) {
-  if (!array) throw std::invalid_argument("[save_npy] expected an array; found the empty view");
+  if (!array) throw std::invalid_argument("[save_npy] expected an array; found an empty view");
   constexpr std::string_view kDescr[] = {"<f4", "<f8", "<f4", "<f2", "<i8", "<i4", "|b1"};  // by DType
   std::string header = "{'descr': '" + std::string(kDescr[static_cast<std::size_t>(array.dtype)]) +
                        "', 'fortran_order': False, 'shape': (";
   for (int axis = 0; axis < array.rank(); ++axis) header += (axis ? ", " : "") + std::to_string(array.shape[axis]);
   header += array.rank() == 1 ? ",), }" : "), }";
-  // Padded so that the elements begin at a multiple of 64.
+  // Padded so that the elements start at a multiple of 64.
   header.append(63 - (10 + header.size()) % 64, ' ');
   header += '\n';
   AtomicFile file(path);

@@ -17,7 +17,7 @@ bool begins_with(const std::string& path, std::string_view magic) {
   return std::string_view(reinterpret_cast<const char*>(file.data()), file.size()).starts_with(magic);
 }
 
-// What a person who named this file probably meant.
+// A hint for a file inside a model directory.
 std::string hint(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code error;
@@ -33,7 +33,7 @@ std::unique_ptr<ModelSource> open_model(const std::string& path) {
   if (!std::filesystem::exists(status)) throw FileError(path, "cannot be opened: No such file or directory");
   if (std::filesystem::is_directory(status)) {
     if (!std::filesystem::exists(std::filesystem::path(path) / "config.json", error))
-      throw FileError(path, "expected a model directory, with config.json; found a directory without it");
+      throw FileError(path, "expected a model directory with config.json; found a directory without it");
     return open_directory(path);
   }
   if (begins_with(path, "GGUF")) return open_gguf(path);

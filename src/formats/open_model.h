@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place that tells formats of models apart.
+// Detects the format of a model; the only place that does.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace qkv {
 
-// Throws qkv::FileError, also for what is no model of a format that qkv reads.
+// Throws qkv::FileError, also if the format is not recognised.
 std::unique_ptr<ModelSource> open_model(const std::string& path);
 
 }  // namespace qkv

@@ -30,7 +30,7 @@ std::string json_string(const std::string& text) {
   }
 }
 
-// The JSON header of tensors that stand one after the other, padded to a multiple of 8 bytes.
+// The JSON header for contiguous tensors, padded to a multiple of 8 bytes.
 std::string header_of(const std::vector<NamedView>& tensors, const std::map<std::string, std::string>& metadata) {
   std::set<std::string_view> names;
   std::string header = "{";
@@ -114,7 +114,7 @@ void SafetensorsFile::read(std::string_view name, View to) const {
                                 "; found " + std::string(dtype_name(from.dtype)) + " " + to_string(from.shape));
   const std::size_t bytes = entry(name)->bytes;
   if (bytes) std::memcpy(to.data, from.data, bytes);
-  if (to.dtype == DType::boolean) {  // a bool of any other value would be undefined in C++
+  if (to.dtype == DType::boolean) {  // other values are undefined behaviour in C++
     auto* values = static_cast<unsigned char*>(to.data);
     for (std::size_t i = 0; i < bytes; ++i) values[i] = values[i] != 0;
   }

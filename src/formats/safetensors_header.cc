@@ -22,7 +22,7 @@ constexpr SafetensorsType kTypes[] = {
     {"U64", 8, std::nullopt}, {"F8_E5M2", 1, std::nullopt}, {"F8_E4M3", 1, std::nullopt},
 };
 
-// Receives the JSON piece by piece, so that a name given twice is seen and nothing deep or large is ever built.
+// Parses the JSON as a stream, so that duplicate names are detected and nothing deep or large is allocated.
 class HeaderSax final : public nlohmann::json_sax<nlohmann::json> {
  public:
   HeaderSax(const std::string& path, std::int64_t offset, SafetensorsHeader& header)
@@ -31,13 +31,13 @@ class HeaderSax final : public nlohmann::json_sax<nlohmann::json> {
   bool null() override { return value("null"); }
   bool boolean(bool) override { return value("a boolean"); }
   bool number_integer(number_integer_t) override { return value("a negative number"); }
-  bool number_float(number_float_t, const string_t&) override { return value("a number that is no 64-bit integer"); }
+  bool number_float(number_float_t, const string_t&) override { return value("a number that is not a 64-bit integer"); }
   bool binary(binary_t&) override { return value("binary data"); }
 
   bool number_unsigned(number_unsigned_t number) override {
     if (place_ != Place::shape && place_ != Place::offsets) return value("a number");
     if (place_ == Place::shape && number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-      fail("has a size past 2^63");
+      fail("has a size above 2^63");
     numbers_.push_back(number);
     if (place_ == Place::offsets && numbers_.size() > 2) fail("must have two data_offsets; found more");
     return true;
@@ -84,8 +84,7 @@ class HeaderSax final : public nlohmann::json_sax<nlohmann::json> {
   bool key(string_t& text) override {
     key_ = text;
     if (place_ == Place::top) {
-      if (!names_.insert(text).second)
-        throw FileError(path_, offset_, "the name " + in_quotes(text) + " is given twice");
+      if (!names_.insert(text).second) throw FileError(path_, offset_, "the name " + in_quotes(text) + " occurs twice");
       return true;
     }
     if (!seen_.insert(text).second) fail("has " + in_quotes(text) + " twice");
@@ -120,7 +119,7 @@ class HeaderSax final : public nlohmann::json_sax<nlohmann::json> {
  private:
   enum class Place { outside, top, metadata, entry, shape, offsets };
 
-  // A value where none of its kind may be.
+  // A value of a type that is not allowed here.
   bool value(const std::string& what) {
     switch (place_) {
       case Place::outside:
@@ -128,9 +127,9 @@ class HeaderSax final : public nlohmann::json_sax<nlohmann::json> {
       case Place::top:
         throw FileError(path_, offset_, in_quotes(key_) + " must be an object; found " + what);
       case Place::metadata:
-        throw FileError(path_, offset_, "__metadata__ must hold strings; " + in_quotes(key_) + " is " + what);
+        throw FileError(path_, offset_, "__metadata__ must contain strings; " + in_quotes(key_) + " is " + what);
       default:
-        fail(key_ + " cannot be or hold " + what);
+        fail(key_ + " cannot be or contain " + what);
     }
   }
   [[noreturn]] void fail(const std::string& reason) const {
@@ -143,12 +142,12 @@ class HeaderSax final : public nlohmann::json_sax<nlohmann::json> {
   Place place_ = Place::outside;
   std::string key_;
   std::set<std::string> names_;  // of the top level
-  std::set<std::string> seen_;   // of the object inside
+  std::set<std::string> seen_;   // of the current nested object
   SafetensorsInfo info_;
   std::vector<std::uint64_t> numbers_;
 };
 
-// The bytes a tensor needs; false if they do not fit into 64 bits, at whichever step.
+// The bytes a tensor needs; false if any intermediate product exceeds 64 bits.
 bool bytes_needed(const SafetensorsInfo& info, std::uint64_t& bytes) noexcept {
   bytes = 1;
   for (const std::int64_t size : info.shape)
@@ -156,7 +155,8 @@ bool bytes_needed(const SafetensorsInfo& info, std::uint64_t& bytes) noexcept {
   return !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(info.type->size), &bytes);
 }
 
-// The tensors tile the data: the first begins at 0, each at the end of the one before, and the last ends at the end.
+// Tensors must cover the data: the first starts at 0, each at the end of the previous one, and the last ends at the
+// end.
 void check_ranges(const std::string& path, std::int64_t offset, std::vector<SafetensorsInfo>& tensors,
                   std::uint64_t data_size) {
   std::sort(tensors.begin(), tensors.end(), [](const SafetensorsInfo& a, const SafetensorsInfo& b) {
@@ -175,7 +175,7 @@ void check_ranges(const std::string& path, std::int64_t offset, std::vector<Safe
     if (needed != info.end - info.begin)
       fail("shape and type need " + std::to_string(needed) + " bytes; found " + std::to_string(info.end - info.begin));
     if (info.begin != reached)
-      fail("its bytes " + range + " must begin where those before end, at " + std::to_string(reached));
+      fail("its bytes " + range + " must begin at the end of the previous tensor, " + std::to_string(reached));
     reached = info.end;
   }
   if (reached != data_size)
@@ -196,9 +196,9 @@ const SafetensorsType& safetensors_type(DType dtype) noexcept { return kTypes[st
 SafetensorsHeader parse_safetensors_header(const std::string& path, std::int64_t offset, std::string_view text,
                                            std::uint64_t data_size) {
   if (text.empty() || text.front() != '{') throw FileError(path, offset, "the header must begin with '{'");
-  // The JSON library takes NUL for the end of its input.
+  // The JSON library treats NUL as the end of input.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
-    throw FileError(path, offset + static_cast<std::int64_t>(nul), "the header holds a NUL byte");
+    throw FileError(path, offset + static_cast<std::int64_t>(nul), "the header contains a NUL byte");
   SafetensorsHeader header;
   HeaderSax sax(path, offset, header);
   nlohmann::json::sax_parse(text.begin(), text.end(), &sax);

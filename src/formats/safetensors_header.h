@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON header of a safetensors file, as untrusted text.
+// Parser for the JSON header of a safetensors file, which is untrusted input.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace qkv {
 
 struct SafetensorsType {
   std::string_view name;
-  int size;                     // bytes an element
-  std::optional<DType> native;  // qkv's own type, if it has one
+  int size;                     // bytes per element
+  std::optional<DType> native;  // qkv's corresponding type, if any
 };
-// nullptr if the format has no such type.
+// nullptr if the format does not have such a type.
 const SafetensorsType* safetensors_type(std::string_view name) noexcept;
 const SafetensorsType& safetensors_type(DType dtype) noexcept;
 
@@ -34,8 +34,8 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// Checks everything that can be checked without the elements, given how many bytes of them there are. `offset` is where
-// the text begins in the file. Throws qkv::FileError.
+// Checks everything that can be checked without the elements, given their total size in bytes. `offset` is the position
+// of the text in the file. Throws qkv::FileError.
 SafetensorsHeader parse_safetensors_header(const std::string& path, std::int64_t offset, std::string_view text,
                                            std::uint64_t data_size);
 

@@ -15,7 +15,7 @@ using nlohmann::json;
 
 constexpr std::size_t kDeepest = 32;
 
-// Builds the value piece by piece.
+// Builds a JSON value from parser events.
 class Builder final : public nlohmann::json_sax<json> {
  public:
   explicit Builder(const std::string& path) : path_(path) {}
@@ -35,7 +35,7 @@ class Builder final : public nlohmann::json_sax<json> {
   bool end_array() override { return close(); }
 
   bool key(string_t& name) override {
-    if (open_.back()->contains(name)) throw FileError(path_, in_quotes(name) + " is given twice");
+    if (open_.back()->contains(name)) throw FileError(path_, in_quotes(name) + " occurs twice");
     key_ = name;
     return true;
   }
@@ -67,8 +67,8 @@ class Builder final : public nlohmann::json_sax<json> {
 
   const std::string& path_;
   json root_;
-  // The containers being filled, the outermost first. None of them moves: a container grows only while none inside it
-  // is open.
+  // The open containers, outermost first. Pointers stay valid: a container grows only while no nested container is
+  // open.
   std::vector<json*> open_;
   std::string key_;
 };
@@ -76,9 +76,9 @@ class Builder final : public nlohmann::json_sax<json> {
 }  // namespace
 
 nlohmann::json parse_json(const std::string& path, std::string_view text) {
-  // The JSON library takes NUL for the end of its input.
+  // The JSON library treats NUL as the end of input.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
-    throw FileError(path, static_cast<std::int64_t>(nul), "the file holds a NUL byte and is not JSON");
+    throw FileError(path, static_cast<std::int64_t>(nul), "the file contains a NUL byte and is not JSON");
   Builder builder(path);
   json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
@@ -87,8 +87,7 @@ nlohmann::json parse_json(const std::string& path, std::string_view text) {
 nlohmann::json load_json(const std::string& path, std::size_t largest) {
   const MappedFile file(path);
   if (file.size() > largest)
-    throw FileError(path, "has " + std::to_string(file.size()) + " bytes; at most " + std::to_string(largest) +
-                              " are expected of such a file");
+    throw FileError(path, "has " + std::to_string(file.size()) + " bytes; expected at most " + std::to_string(largest));
   return parse_json(path, {reinterpret_cast<const char*>(file.data()), file.size()});
 }
 

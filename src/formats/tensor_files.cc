@@ -42,20 +42,21 @@ TensorFiles TensorFiles::open_index(const std::string& path) {
   std::map<std::string, const SafetensorsFile*> opened;
   for (const auto& [name, ignored] : map.object().items()) {
     const std::string& shard = map.at(name).string();
-    if (!is_plain_name(shard)) map.at(name).fail("expected the plain name of a file; found " + in_quotes(shard));
+    if (!is_plain_name(shard)) map.at(name).fail("expected a file name without a path; found " + in_quotes(shard));
     const SafetensorsFile*& file = opened[shard];
     if (!file) {
       result.files_.push_back(std::make_unique<SafetensorsFile>((folder.empty() ? "" : folder + "/") + shard));
       file = result.files_.back().get();
     }
     if (!file->has(name))
-      throw FileError(file->path(), "tensor " + in_quotes(name) + ": is missing; the index names it");
+      throw FileError(file->path(), "tensor " + in_quotes(name) + ": is missing, but the index lists it here");
     result.homes_.emplace(name, file);
   }
   for (const auto& file : result.files_)
     for (const auto& entry : file->tensors())
       if (result.file_of(entry.name) != file.get())
-        throw FileError(file->path(), "tensor " + in_quotes(entry.name) + ": is not in this file by the index");
+        throw FileError(file->path(),
+                        "tensor " + in_quotes(entry.name) + ": is in this file, but the index does not list it here");
   return result;
 }
 

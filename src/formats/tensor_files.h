@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of a directory: model.safetensors, or shards that model.safetensors.index.json lists.
+// The tensors of a directory: model.safetensors, or shards listed in model.safetensors.index.json.
 #pragma once
 
 #include <map>
@@ -13,24 +13,24 @@
 
 namespace qkv {
 
-// Any number of threads may read one.
+// Thread-safe.
 class TensorFiles {
  public:
-  // The files of a directory. Throws qkv::FileError if there are none, if the index names what is no plain file name, a
-  // file that is missing or a tensor that is not in the file it names, and if a file holds a tensor that the index does
-  // not name.
+  // Opens the files of a directory. Throws qkv::FileError if there are none, if the index names a path instead of a
+  // file name, a missing file or a tensor that is not in the named file, or if a file contains a tensor that the index
+  // does not list.
   static TensorFiles open(const std::string& directory);
   static TensorFiles open_index(const std::string& path);
   static TensorFiles open_file(const std::string& path);
 
-  // The index, or the only file: what messages name.
+  // The index, or the only file; used in messages.
   const std::string& path() const noexcept { return path_; }
-  // The file that holds a tensor; nullptr if none does.
+  // The file that contains a tensor; nullptr if there is none.
   const SafetensorsFile* file_of(std::string_view name) const noexcept;
-  ConstView find(std::string_view name) const;  // the empty view if there is no such tensor
+  ConstView find(std::string_view name) const;  // empty if there is no such tensor
   std::size_t size() const noexcept { return homes_.size(); }
   std::vector<std::string_view> names() const;
-  std::vector<StoredTensor> stored() const;  // file by file, in the order of the bytes
+  std::vector<StoredTensor> stored() const;  // by file, then in byte order
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const noexcept { return files_; }
 
  private:

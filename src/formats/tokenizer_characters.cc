@@ -16,7 +16,7 @@ void require(const JsonPlace& place, const char* key, const std::string& wanted)
   if (place.at(key).string() != wanted) place.at(key).fail("expected " + in_quotes(wanted));
 }
 
-// Replace " " by the mark, or the other way round.
+// Replaces " " by the mark, or the reverse.
 void check_replace(const JsonPlace& place, const std::string& from, const std::string& to) {
   place.only({"type", "pattern", "content"});
   place.at("pattern").only({"String"});
@@ -24,7 +24,7 @@ void check_replace(const JsonPlace& place, const std::string& from, const std::s
   require(place, "content", to);
 }
 
-// Prepend a mark and replace spaces by marks, or the latter alone.
+// Prepend a mark and replace spaces by marks, or only the latter.
 void read_normalizer(const JsonPlace& place, TokenizerData& data) {
   const std::vector<JsonPlace> stages =
       place.at("type").string() == "Sequence" ? place.at("normalizers").list() : std::vector<JsonPlace>{place};
@@ -39,7 +39,8 @@ void read_normalizer(const JsonPlace& place, TokenizerData& data) {
       check_replace(stage, " ", kMark);
       replaced = true;
     } else {
-      stage.at("type").fail("the normalizer " + in_quotes(type) + " is not supported here; Prepend, then Replace are");
+      stage.at("type").fail("the normalizer " + in_quotes(type) +
+                            " is not supported here; expected Prepend, then Replace");
     }
   }
   if (!replaced) place.fail("expected a Replace of spaces by U+2581");
@@ -57,7 +58,7 @@ void read_metaspace(const JsonPlace& place, TokenizerData& data) {
   data.space_prefix = scheme == "first" ? SpacePrefix::first_unless_there : SpacePrefix::unless_there;
 }
 
-// Bytes to text, marks to spaces, and the first space taken away if one was put there.
+// Bytes to text, marks to spaces, and removal of the prepended space, if any.
 void check_decoder(const JsonPlace& place, bool prefixed) {
   const std::vector<JsonPlace> stages =
       place.at("type").string() == "Sequence" ? place.at("decoders").list() : std::vector<JsonPlace>{place};
@@ -78,13 +79,12 @@ void check_decoder(const JsonPlace& place, bool prefixed) {
       stripped = stage.string_or("prepend_scheme", "always") != "never";
     } else if (type != "Fuse") {
       stage.at("type").fail("the decoder " + in_quotes(type) +
-                            " is not supported here; Replace, ByteFallback, Fuse, Strip and Metaspace are");
+                            " is not supported here; expected Replace, ByteFallback, Fuse, Strip or Metaspace");
     }
   }
-  if (!bytes) place.fail("expected ByteFallback, as the model has it");
+  if (!bytes) place.fail("expected ByteFallback, because the model has byte_fallback");
   if (stripped != prefixed)
-    place.fail(prefixed ? "expected a Strip of the space that is put before a text"
-                        : "strips a space that nothing put");
+    place.fail(prefixed ? "expected a Strip of the prepended space" : "strips a space that is not prepended");
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ bool is_of_characters(const JsonPlace& file) {
 void read_character_stages(const JsonPlace& file, TokenizerData& data) {
   data.characters = true;
   const bool metaspace = file.has("pre_tokenizer");
-  if (metaspace && file.has("normalizer")) file.at("normalizer").fail("is not supported beside Metaspace");
+  if (metaspace && file.has("normalizer")) file.at("normalizer").fail("is not supported together with Metaspace");
   if (metaspace)
     read_metaspace(file.at("pre_tokenizer"), data);
   else

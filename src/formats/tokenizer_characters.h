@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tokenizer.json of sentencepiece's BPE models (LLaMA 1 and 2, Mistral, TinyLlama): characters with byte_fallback in
-// the place of ByteLevel.
+// tokenizer.json of sentencepiece BPE models (LLaMA 1 and 2, Mistral, TinyLlama): characters with byte_fallback instead
+// of ByteLevel.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace qkv {
 
-// Whether a file is one of them: byte_fallback, and no pre-tokenizer but Metaspace.
+// Whether a file has this form: byte_fallback, and no pre-tokenizer other than Metaspace.
 bool is_of_characters(const JsonPlace& file);
 
 // Reads normalizer, pre_tokenizer and decoder. A space before the text comes from Prepend or from Metaspace. Throws
-// qkv::FileError for what is none of the known ways.
+// qkv::FileError for any unsupported combination.
 void read_character_stages(const JsonPlace& file, TokenizerData& data);
 
-// The same stages of a file to be written.
+// The same stages, for writing a file.
 nlohmann::ordered_json character_normalizer(const TokenizerData& data);
 nlohmann::ordered_json character_pre_tokenizer(const TokenizerData& data);
 nlohmann::ordered_json character_decoder(const TokenizerData& data);

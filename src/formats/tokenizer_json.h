@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tokenizer.json in the layout of Hugging Face's `tokenizers`, for byte-level BPE.
+// tokenizer.json in the format of Hugging Face `tokenizers`, for byte-level BPE.
 #pragma once
 
 #include <string>
@@ -9,12 +9,13 @@
 
 namespace qkv {
 
-// Throws qkv::FileError on what is malformed, and on what qkv cannot do and would otherwise have to ignore.
+// Throws qkv::FileError on malformed input and on unsupported features that would otherwise be ignored.
 TokenizerData read_tokenizer_json(const std::string& path);
 void write_tokenizer_json(const std::string& path, const TokenizerData& data);
-// The same of the file's text; `path` is for messages.
+// The same, from the file's text; `path` is for messages.
 TokenizerData parse_tokenizer_json(const std::string& path, std::string_view text);
-// Throws std::invalid_argument for an added token that is no UTF-8, as a GGUF file may have; so does the one above.
+// Throws std::invalid_argument for an added token that is not UTF-8, which GGUF files may have; so does the function
+// above.
 std::string tokenizer_json_text(const TokenizerData& data);
 
 }  // namespace qkv

@@ -24,7 +24,7 @@ constexpr std::int64_t kLargestId = std::int64_t{1} << 30;
 constexpr std::pair<const char*, Normaliser> kNormalisers[] = {
     {"NFC", Normaliser::nfc}, {"NFD", Normaliser::nfd}, {"NFKC", Normaliser::nfkc}, {"NFKD", Normaliser::nfkd}};
 
-// A text as a regular expression that matches it.
+// Escapes a text as a regular expression that matches it.
 std::string escaped(const std::string& text) {
   std::string expression;
   for (const char c : text) {
@@ -44,7 +44,7 @@ void read_split(const JsonPlace& place, TokenizerData& data) {
   data.patterns.push_back(pattern.has("Regex") ? pattern.at("Regex").string() : escaped(pattern.at("String").string()));
 }
 
-// Returns whether the stage ends in bytes.
+// Returns whether the stage outputs bytes.
 bool read_pre_tokenizer(const JsonPlace& place, TokenizerData& data) {
   if (place.is_null()) return false;
   const std::string& type = place.at("type").string();
@@ -52,7 +52,7 @@ bool read_pre_tokenizer(const JsonPlace& place, TokenizerData& data) {
     place.only({"type", "pretokenizers"});
     bool bytes = false;
     for (const JsonPlace& stage : place.at("pretokenizers").list()) {
-      if (bytes) stage.fail("nothing may come after ByteLevel");
+      if (bytes) stage.fail("ByteLevel must be the last stage");
       bytes = read_pre_tokenizer(stage, data);
     }
     return bytes;
@@ -61,7 +61,7 @@ bool read_pre_tokenizer(const JsonPlace& place, TokenizerData& data) {
     place.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
     data.add_prefix_space = place.at("add_prefix_space").boolean();
     if (data.add_prefix_space && !data.patterns.empty())
-      place.at("add_prefix_space").fail("is supported only where ByteLevel stands alone");
+      place.at("add_prefix_space").fail("is supported only if ByteLevel is the only stage");
     if (place.boolean_or("use_regex", true)) data.patterns.emplace_back(kGpt2Pattern);
     return true;
   }
@@ -85,10 +85,10 @@ void read_normalizer(const JsonPlace& place, TokenizerData& data) {
   }
   for (const auto& [name, form] : kNormalisers)
     if (type == name) return data.normalisers.push_back(form);
-  place.at("type").fail("the normalizer " + in_quotes(type) + " is not supported; NFC, NFD, NFKC and NFKD are");
+  place.at("type").fail("the normalizer " + in_quotes(type) + " is not supported; expected NFC, NFD, NFKC or NFKD");
 }
 
-// What stands before and after one text.
+// Tokens before and after a single text.
 void read_template(const JsonPlace& place, TokenizerData& data) {
   place.only({"type", "single", "pair", "special_tokens"});
   const JsonPlace tokens = place.at("special_tokens");
@@ -111,12 +111,12 @@ void read_template(const JsonPlace& place, TokenizerData& data) {
 
 void read_post_processor(const JsonPlace& place, TokenizerData& data) {
   const std::string& type = place.at("type").string();
-  if (type == "ByteLevel") return;  // moves offsets only
+  if (type == "ByteLevel") return;  // only affects offsets
   if (type == "Sequence") {
     for (const JsonPlace& part : place.at("processors").list()) read_post_processor(part, data);
   } else if (type != "TemplateProcessing") {
     place.at("type").fail("the post-processor " + in_quotes(type) +
-                          " is not supported; TemplateProcessing and ByteLevel are");
+                          " is not supported; expected TemplateProcessing or ByteLevel");
   } else if (!data.before.empty() || !data.after.empty()) {
     place.fail("expected one TemplateProcessing; found more");
   } else {
@@ -129,11 +129,11 @@ void require_byte_level_decoder(const JsonPlace& place) {
   if (type == "ByteLevel") return;
   if (type != "Sequence") place.fail("must be ByteLevel; found " + in_quotes(type));
   const std::vector<JsonPlace> parts = place.at("decoders").list();
-  if (parts.size() != 1) place.fail("must be ByteLevel alone; found " + std::to_string(parts.size()) + " parts");
+  if (parts.size() != 1) place.fail("must be only ByteLevel; found " + std::to_string(parts.size()) + " parts");
   require_byte_level_decoder(parts[0]);
 }
 
-// What would change the ids or the text and is not there in any byte-level BPE that qkv can honour.
+// Rejects unknown keys, truncation and padding.
 void refuse_the_rest(const JsonPlace& file) {
   file.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
              "decoder", "model"});
@@ -148,11 +148,11 @@ void check_model(const JsonPlace& model) {
   if (model.has("dropout") && model.at("dropout").number() != 0) model.at("dropout").fail("is not supported");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (model.has(key) && !model.at(key).string().empty()) model.at(key).fail("is not supported");
-  // Bytes that have no token of their own are none that this could find: their spellings are no characters.
+  // Has no effect with byte-level BPE: the spelling of a byte without a token is not "<0xXX>".
   model.boolean_or("byte_fallback", false);
 }
 
-using Vocabulary = std::unordered_map<std::string, std::int32_t>;  // as spelt in the file
+using Vocabulary = std::unordered_map<std::string, std::int32_t>;  // spelling in the file -> id
 
 void read_added_tokens(const JsonPlace& file, Vocabulary& vocabulary, TokenizerData& data) {
   if (!file.has("added_tokens")) return;
@@ -168,14 +168,14 @@ void read_added_tokens(const JsonPlace& file, Vocabulary& vocabulary, TokenizerD
     token.normalized = place.boolean_or("normalized", false);
     if (token.content.empty()) place.at("content").fail("is empty");
     if (data.characters && token.normalized)
-      place.at("normalized").fail("is supported only where ByteLevel is the pre-tokenizer");
+      place.at("normalized").fail("is supported only if ByteLevel is the pre-tokenizer");
     const auto [known, is_new] = vocabulary.emplace(token.content, token.id);
     token.in_model = !is_new && !data.characters && from_byte_level(token.content) == token.content;
     if (known->second != token.id)
       place.fail(in_quotes(token.content) + " has the ids " + std::to_string(known->second) + " and " +
                  std::to_string(token.id));
     for (const AddedToken& other : data.added)
-      if (other.id == token.id) place.fail("id " + std::to_string(token.id) + " is added twice");
+      if (other.id == token.id) place.fail("id " + std::to_string(token.id) + " occurs twice");
     if (token.content == kEndToken) data.end_token = token.id;
     data.added.push_back(token);
   }
@@ -192,7 +192,7 @@ Vocabulary read_vocabulary(const JsonPlace& model) {
   return vocabulary;
 }
 
-// Ids may be left out, but not so many that a small file asks for much memory.
+// Ids may be unused, but not so many that a small file allocates much memory.
 void fill_tokens(const JsonPlace& model, const Vocabulary& vocabulary, TokenizerData& data) {
   constexpr std::size_t kMostLeftOut = 1 << 16;
   std::size_t size = 0;
@@ -203,7 +203,7 @@ void fill_tokens(const JsonPlace& model, const Vocabulary& vocabulary, Tokenizer
   std::vector<const std::string*> spellings(size);
   for (const auto& [spelling, id] : vocabulary) {
     if (spellings[static_cast<std::size_t>(id)])
-      model.at("vocab").fail("id " + std::to_string(id) + " is given to two tokens");
+      model.at("vocab").fail("id " + std::to_string(id) + " belongs to two tokens");
     spellings[static_cast<std::size_t>(id)] = &spelling;
   }
   for (const std::string* spelling : spellings)
@@ -213,7 +213,7 @@ void fill_tokens(const JsonPlace& model, const Vocabulary& vocabulary, Tokenizer
   for (const AddedToken& token : data.added) data.tokens[static_cast<std::size_t>(token.id)] = token.content;
 }
 
-// "<0x00>" to "<0xFF>", which stand for bytes where characters have no token.
+// "<0x00>" to "<0xFF>": bytes of characters that have no token.
 void read_byte_tokens(const JsonPlace& model, const Vocabulary& vocabulary, TokenizerData& data) {
   for (int byte = 0; byte < 256; ++byte) {
     const std::string spelling = byte_token(static_cast<unsigned char>(byte));
@@ -224,14 +224,14 @@ void read_byte_tokens(const JsonPlace& model, const Vocabulary& vocabulary, Toke
   }
 }
 
-// What becomes of a byte that has no token.
+// How bytes without a token are encoded.
 void read_unknown(const JsonPlace& model, const Vocabulary& vocabulary, TokenizerData& data) {
   data.fuse_unknown = model.boolean_or("fuse_unk", false);
   data.drop_unknown_bytes = !model.has("unk_token");
   if (data.drop_unknown_bytes) return;
   const std::string& unknown = model.at("unk_token").string();
   const auto found = vocabulary.find(unknown);
-  if (found == vocabulary.end()) model.at("unk_token").fail(in_quotes(unknown) + " is no token");
+  if (found == vocabulary.end()) model.at("unk_token").fail(in_quotes(unknown) + " is not a token");
   data.unknown_token = found->second;
 }
 
@@ -242,7 +242,7 @@ void read_merges(const JsonPlace& model, const Vocabulary& vocabulary, Tokenizer
       const std::string& both = place.string();
       const std::size_t space = both.find(' ');
       if (space == std::string::npos || both.find(' ', space + 1) != std::string::npos)
-        place.fail("must be two tokens with one space between; found " + in_quotes(both));
+        place.fail("must be two tokens separated by a space; found " + in_quotes(both));
       left = both.substr(0, space);
       right = both.substr(space + 1);
     } else {
@@ -260,7 +260,7 @@ void read_merges(const JsonPlace& model, const Vocabulary& vocabulary, Tokenizer
   }
 }
 
-// qkv's own kinds of model (docs/formats.md): Harris and Scored.
+// qkv's own model types (docs/formats.md): Harris and Scored.
 std::vector<std::string> read_own_tokens(const JsonPlace& model) {
   std::vector<std::string> tokens;
   for (const JsonPlace& token : model.at("tokens").list())
@@ -270,7 +270,7 @@ std::vector<std::string> read_own_tokens(const JsonPlace& model) {
 
 void read_own_model(const JsonPlace& file, const JsonPlace& model, bool scored, TokenizerData& data) {
   for (const char* key : {"normalizer", "pre_tokenizer", "decoder"})
-    if (file.has(key)) file.at(key).fail("is not supported with such a model; found one");
+    if (file.has(key)) file.at(key).fail("is not supported with this model type");
   data.tokens = read_own_tokens(model);
   const auto most = static_cast<std::int64_t>(data.tokens.size()) - 1;
   if (scored) {
@@ -288,7 +288,7 @@ void read_own_model(const JsonPlace& file, const JsonPlace& model, bool scored, 
   Vocabulary vocabulary;
   read_added_tokens(file, vocabulary, data);
   for (const AddedToken& token : data.added) {
-    if (token.id > most) file.at("added_tokens").fail("id " + std::to_string(token.id) + " is no token");
+    if (token.id > most) file.at("added_tokens").fail("id " + std::to_string(token.id) + " is not a token");
     data.tokens[static_cast<std::size_t>(token.id)] = token.content;
   }
 }
@@ -308,7 +308,7 @@ TokenizerData read_tokenizer(const std::string& path, const nlohmann::json& json
     } else {
       if (file.has("normalizer")) read_normalizer(file.at("normalizer"), data);
       if (!read_pre_tokenizer(file.at("pre_tokenizer"), data))
-        file.at("pre_tokenizer").fail("must end with ByteLevel, or be Metaspace or null beside byte_fallback");
+        file.at("pre_tokenizer").fail("must end with ByteLevel, or be Metaspace or null with byte_fallback");
       if (!file.has("decoder")) file.fail("has no decoder; expected ByteLevel");
       require_byte_level_decoder(file.at("decoder"));
     }

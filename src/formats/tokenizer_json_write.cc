@@ -14,7 +14,7 @@
 namespace qkv {
 namespace {
 
-using Json = nlohmann::ordered_json;  // keeps the order in which keys are set
+using Json = nlohmann::ordered_json;  // preserves insertion order
 
 Json byte_level(bool add_prefix_space, bool use_regex) {
   return {
@@ -53,7 +53,7 @@ Json spelt(const TokenizerData& data) {
   return list;
 }
 
-// How the file spells a token.
+// The spelling of a token in the file.
 class Spelling {
  public:
   explicit Spelling(const TokenizerData& data) : data_(data) {
@@ -77,17 +77,17 @@ class Spelling {
  private:
   const TokenizerData& data_;
   std::map<std::int32_t, bool> added_;           // id -> in the model
-  std::map<std::int32_t, unsigned char> bytes_;  // of models of characters: id -> the byte it stands for
+  std::map<std::int32_t, unsigned char> bytes_;  // character-level models: id -> byte
 };
 
-// Spellings of all tokens by id. Added tokens that come after all others stand in added_tokens alone, unless they are
-// the model's too.
+// Spellings of all tokens by id. Added tokens after all others are written only in added_tokens, unless the model has
+// them too.
 Json byte_pairs(const TokenizerData& data) {
   const Spelling spelling(data);
   std::size_t size = data.tokens.size();
   while (size > 0 && spelling.only_in_added_tokens(static_cast<std::int32_t>(size - 1))) --size;
   Json vocabulary = Json::object(), merges = Json::array();
-  // Set at the end of the list, not looked up first: an ordered object finds keys one by one.
+  // Appended without a lookup: an ordered object finds keys by linear search.
   auto& entries = vocabulary.get_ref<Json::object_t&>();
   for (std::size_t id = 0; id < size; ++id)
     if (!data.tokens[id].empty()) entries.Container::emplace_back(spelling(static_cast<std::int32_t>(id)), id);
@@ -145,7 +145,7 @@ Json post_processor(const TokenizerData& data) {
 std::string tokenizer_json_text(const TokenizerData& data) {
   for (const AddedToken& token : data.added)
     if (!is_utf8(token.content))
-      throw std::invalid_argument("[tokenizer] expected added tokens in UTF-8, which JSON can hold; found id " +
+      throw std::invalid_argument("[tokenizer] expected added tokens in UTF-8, as JSON requires; found id " +
                                   std::to_string(token.id));
   const bool own = data.longest_match || !data.scores.empty();
   const Json file = {{"version", "1.0"},

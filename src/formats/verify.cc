@@ -16,7 +16,7 @@
 namespace qkv {
 namespace {
 
-// Reads every parameter, one at a time, and refuses what is not finite.
+// Reads all parameters, one at a time, and throws for non-finite values.
 void check_numbers(const ModelSource& source) {
   for (std::size_t i = 0; i < source.infos().size(); ++i) {
     const ParameterInfo& info = source.infos()[i];
@@ -25,20 +25,20 @@ void check_numbers(const ModelSource& source) {
     const float* data = values.data();
     for (std::int64_t k = 0; k < values.size(); ++k)
       if (!std::isfinite(data[k]))
-        throw FileError(source.path(), "parameter " + in_quotes(info.name) + ": element " + std::to_string(k) +
-                                           " is no finite number");
+        throw FileError(source.path(),
+                        "parameter " + in_quotes(info.name) + ": element " + std::to_string(k) + " is not finite");
   }
 }
 
 std::string verify_model(const std::string& path) {
-  const ModelFacts facts = inspect_model(path);  // what fits together
+  const ModelFacts facts = inspect_model(path);  // checks consistency
   const std::unique_ptr<ModelSource> source = open_model(path);
   check_numbers(*source);
   return facts.format + " model: " + std::to_string(parameter_count(facts.config)) + " parameters in " +
          std::to_string(facts.tensors.size()) + " tensors, tokenizer of " + std::to_string(facts.tokenizer_size);
 }
 
-// A GGUF file need not hold a model that qkv runs; then it is the container that is good.
+// A GGUF file need not contain a model supported by qkv; then only the container is checked.
 std::string verify_gguf(const std::string& path) {
   const GgufFile file(path);
   if (gguf_holds_model(*file)) return verify_model(path);

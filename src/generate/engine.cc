@@ -35,7 +35,7 @@ struct Engine::Impl {
     require_one("slots", options.slots);
     require_one("queue", options.queue);
     require_one("chunk", options.chunk);
-    new_state(model, options.cache_type);  // throws for a type that caches do not have
+    new_state(model, options.cache_type);  // throws for an unsupported cache type
   }
 
   void check(std::span<const std::int32_t> prompt, const GenerateOptions& asked) const {
@@ -69,10 +69,10 @@ struct Engine::Impl {
   const Tokenizer* tokenizer;
   PrefixCache cache;
   std::deque<Request> queue;
-  std::vector<Request> running;  // the oldest first
+  std::vector<Request> running;  // oldest first
   std::int64_t last_id = 0;
   bool stepping = false;
-  std::exception_ptr thrown;  // by a callback in this step
+  std::exception_ptr thrown;  // by a callback in the current step
 };
 
 void Engine::Impl::step() {
@@ -80,12 +80,12 @@ void Engine::Impl::step() {
   admit();
   start_all();
   evaluate();
-  start_all();  // those that waited for what has just been evaluated
+  start_all();  // requests that waited for a prefix that has just been evaluated
   sample();
   remove_ended();
 }
 
-// Callbacks may submit, so no request is in a list of waiting ones while it is called.
+// Callbacks may submit requests, so a request is removed from the waiting lists before its callback is called.
 void Engine::Impl::end_cancelled() {
   for (const Request& request : running)
     if (request->cancelled()) request->end(StopReason::cancelled);
@@ -108,8 +108,8 @@ void Engine::Impl::admit() {
   }
 }
 
-// Begins with a copy of the longest beginning that the prompt shares with a running request or a cached one. While a
-// request is evaluating half or more of what is missing, it waits for that.
+// Starts with a copy of the longest prefix that the prompt shares with a running request or a cached one. While another
+// request is evaluating at least half of the missing tokens, this one waits for it.
 void Engine::Impl::start(Sequence& request) {
   const std::span<const std::int32_t> text = request.prefix().tokens;
   const Prefix* source = nullptr;
@@ -139,10 +139,10 @@ void Engine::Impl::start(Sequence& request) {
   }
 }
 
-// How many tokens of each running request this step evaluates: one of those that generate, and a chunk of prompts.
+// Number of tokens to evaluate in this step per running request: one for those generating, and a chunk of prompts.
 std::vector<std::int64_t> Engine::Impl::share_out() const {
   std::vector<std::int64_t> unread, counts(running.size(), 0);
-  std::vector<std::size_t> prompts;  // the oldest first
+  std::vector<std::size_t> prompts;  // oldest first
   for (std::size_t i = 0; i < running.size(); ++i) {
     const bool waits = running[i]->ended() || running[i]->cancelled() || !running[i]->started();
     unread.push_back(waits ? 0 : static_cast<std::int64_t>(running[i]->unread().size()));
@@ -173,7 +173,7 @@ void Engine::Impl::evaluate() {
   if (!parts.empty()) evaluate(parts, of);
 }
 
-// Where not all can be evaluated together, each is by itself, so that only those fail that cannot.
+// If the batch fails, evaluates each part separately, so that only parts that cannot be evaluated fail.
 void Engine::Impl::evaluate(std::span<const DecodePart> parts, std::span<Sequence* const> of) {
   std::vector<std::int64_t> sizes;
   for (const DecodePart& part : parts) sizes.push_back(part.state->size());
@@ -225,8 +225,7 @@ void Engine::check(std::span<const std::int32_t> prompt, const GenerateOptions& 
 std::int64_t Engine::submit(std::vector<std::int32_t> prompt, GenerateOptions options, Callback callback) {
   check(prompt, options);
   if (waiting() >= impl_->options.queue)
-    throw QueueFullError("[engine] expected fewer than " + std::to_string(impl_->options.queue) +
-                         " waiting requests; found as many");
+    throw QueueFullError("[engine] the queue is full: " + std::to_string(impl_->options.queue) + " waiting requests");
   impl_->queue.push_back(std::make_unique<Sequence>(impl_->last_id + 1, impl_->model.config(), impl_->tokenizer,
                                                     std::move(prompt), std::move(options), std::move(callback)));
   return ++impl_->last_id;
@@ -247,7 +246,7 @@ void Engine::cancel_all() {
 }
 
 bool Engine::step() {
-  if (std::exchange(impl_->stepping, true)) refuse("step() outside of callbacks", "a callback that calls it");
+  if (std::exchange(impl_->stepping, true)) refuse("step() outside callbacks", "a call from a callback");
   try {
     impl_->step();
   } catch (...) {
@@ -267,7 +266,7 @@ void Engine::add_prefix(TextContext context) {
   const std::vector<KvCache>& layers = context.state.layers;
   if (!std::equal(layers.begin(), layers.end(), own.layers.begin(), own.layers.end(), same) ||
       static_cast<std::int64_t>(context.tokens.size()) < context.state.size())
-    refuse("a state of the engine's model and cache type, and its tokens", "another");
+    refuse("a state with the engine's model and cache type, and its tokens", "a different one");
   impl_->cache.add({std::move(context.tokens), std::move(context.state), {}, 0});
 }
 

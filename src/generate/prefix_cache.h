@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// KV caches of texts, found again by how other texts begin.
+// KV caches found by shared prefix.
 #pragma once
 
 #include <cstddef>
@@ -12,30 +12,31 @@
 
 namespace qkv {
 
-// The tokens of a text, the first state.size() of them evaluated.
+// The tokens of a sequence; the first state.size() of them are evaluated.
 struct Prefix {
   std::vector<std::int32_t> tokens;
   ModelState state;
   std::vector<float> logits;   // [vocab_size] after the first `logits_at` tokens, or empty
-  std::int64_t logits_at = 0;  // 0: there are none
+  std::int64_t logits_at = 0;  // 0: no logits
 
-  // How many tokens of `text` need no evaluation given this: those that both begin with and that are evaluated here,
-  // without the last one of the text unless its logits are here. all: once all tokens here are evaluated.
+  // Number of tokens of `text` that need not be evaluated: the shared prefix that is evaluated here, without the last
+  // token of `text` unless its logits are here. all: as if all tokens here were evaluated.
   std::int64_t reusable(std::span<const std::int32_t> text, bool all = false) const noexcept;
   std::size_t memory_bytes() const noexcept;
 };
 
-// The most recently used prefixes, in so many bytes of memory.
+// The most recently used prefixes, up to a limit in bytes.
 class PrefixCache {
  public:
   explicit PrefixCache(std::size_t limit) : limit_(limit) {}
 
-  // The prefix of which more than `count` tokens of the text can be reused, and most, if any; count becomes how many.
+  // The prefix with the most reusable tokens of `text` if it has more than `count`, which is set to their number; else
+  // null.
   const Prefix* find(std::span<const std::int32_t> text, std::int64_t& count) const noexcept;
-  // The state of the first `count` tokens of a prefix found: its own if it has no more, and then the prefix is gone,
-  // else a copy.
+  // The state of the first `count` tokens of a prefix returned by find(): moved out, and the prefix removed, if it has
+  // no more tokens; else a copy.
   ModelState take(const Prefix* found, std::int64_t count);
-  // What is evaluated of a prefix; replaces those that it begins with.
+  // Adds the evaluated part of a prefix; replaces those that are prefixes of it.
   void add(Prefix prefix);
   std::size_t bytes() const noexcept { return bytes_; }
 
@@ -44,7 +45,7 @@ class PrefixCache {
   void erase(Entry entry);
 
   std::size_t limit_, bytes_ = 0;
-  std::list<Prefix> prefixes_;  // the most recently used last
+  std::list<Prefix> prefixes_;  // most recently used last
 };
 
 }  // namespace qkv

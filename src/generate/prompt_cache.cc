@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file, little-endian: "QKVPROMP", u32 version 1, u32 0, u64 fingerprint, u64 tokens, u64 bytes of state; the
-// tokens, i32 each; the state as ModelState::to_bytes() gives it; u64 XXH3 of all before.
+// The file, little-endian: "QKVPROMP", u32 version 1, u32 0, u64 fingerprint, u64 number of tokens, u64 bytes of state;
+// the tokens, i32 each; the state from ModelState::to_bytes(); u64 XXH3 of everything before it.
 #include "qkv/prompt_cache.h"
 
 #include <xxhash.h>
@@ -24,7 +24,7 @@
 namespace qkv {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the file is written as numbers stand in memory");
+static_assert(std::endian::native == std::endian::little, "the file stores numbers in host byte order");
 
 struct Header {
   std::array<char, 8> magic{'Q', 'K', 'V', 'P', 'R', 'O', 'M', 'P'};
@@ -38,7 +38,7 @@ struct FreeHash {
   void operator()(XXH3_state_t* state) const noexcept { XXH3_freeState(state); }
 };
 
-// Of the logits after each of four tokens, in the operands' type and a cache of that type.
+// Hash of the logits after each of four tokens, with a cache of the compute dtype.
 std::uint64_t fingerprint(Model& model) {
   const ModelConfig& c = model.config();
   std::vector<float> logits(static_cast<std::size_t>(c.vocab_size));  // [vocab_size]
@@ -65,13 +65,13 @@ Header checked_header(const std::string& path, std::span<const std::byte> file) 
   if (header.tokens > rest / 4 || header.state_bytes != rest - 4 * header.tokens)
     throw FileError(path, 24,
                     std::to_string(header.tokens) + " tokens and " + std::to_string(header.state_bytes) +
-                        " bytes of keys and values do not make a file of " + std::to_string(file.size()) +
+                        " bytes of keys and values do not match a file of " + std::to_string(file.size()) +
                         " bytes: it is damaged");
   std::uint64_t checksum = 0;
   const std::size_t end = file.size() - kChecksumBytes;
   std::memcpy(&checksum, file.data() + end, sizeof checksum);
   if (checksum != XXH3_64bits(file.data(), end))
-    throw FileError(path, static_cast<std::int64_t>(end), "the checksum is another one: the file is damaged");
+    throw FileError(path, static_cast<std::int64_t>(end), "checksum mismatch: the file is damaged");
   return header;
 }
 
@@ -86,7 +86,7 @@ std::vector<std::int32_t> checked_tokens(const std::string& path, const Header& 
   for (std::size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i] < 0 || tokens[i] >= config.vocab_size)
       throw FileError(path, static_cast<std::int64_t>(sizeof header + 4 * i),
-                      "the token " + std::to_string(tokens[i]) + " is past the vocabulary");
+                      "the token " + std::to_string(tokens[i]) + " is outside the vocabulary");
   return tokens;
 }
 
@@ -129,7 +129,7 @@ void load_prompt_cache(const std::string& path, Model& model, TextContext& conte
   const Header header = checked_header(path, file);
   std::vector<std::int32_t> tokens = checked_tokens(path, header, file, model.config());
   if (header.fingerprint != fingerprint(model))
-    throw FileError(path, 16, "was made with another model, or with other arithmetic");
+    throw FileError(path, 16, "was made with another model, compute dtype or kernels");
   ModelState state = context.state.layers.empty() ? model.make_state() : context.state;
   const std::size_t begin = sizeof header + 4 * tokens.size();
   try {

@@ -21,7 +21,7 @@ void require(bool condition, const char* expected, double found) {
 
 double repeated(double logit, double penalty) { return logit > 0 ? logit / penalty : logit * penalty; }
 
-// exp(logit - highest). inf - inf is NaN: logits equal to the highest weigh 1 whatever they are.
+// exp(logit - highest), but 1 for logits equal to the highest, where inf - inf would be NaN.
 double weight(double logit, double highest, double temperature) {
   return logit == highest ? 1.0 : std::exp((logit - highest) / temperature);
 }
@@ -42,7 +42,7 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   require(options.repeat_last_n >= -1, "repeat_last_n must be at least 0, or -1",
           static_cast<double>(options.repeat_last_n));
   for (const LogitBias& bias : options.logit_bias) {
-    require(bias.id >= 0, "logit_bias must name a token of at least 0", bias.id);
+    require(bias.id >= 0, "logit_bias expected a token id of at least 0", bias.id);
     require(std::isfinite(bias.value) || bias.value < 0, "logit_bias must be finite or -inf", bias.value);
   }
 }
@@ -70,7 +70,8 @@ void Sampler::adjust(std::span<const float> logits, std::span<const std::int32_t
   for (const LogitBias& bias : options_.logit_bias) {
     if (static_cast<std::size_t>(bias.id) >= logits.size()) continue;
     double& logit = logits_[static_cast<std::size_t>(bias.id)];
-    logit = std::isinf(bias.value) ? bias.value : logit + bias.value;  // inf - inf: what must never come does not
+    logit = std::isinf(bias.value) ? bias.value
+                                   : logit + bias.value;  // -inf also bans a logit of +inf, where the sum would be NaN
   }
   if (options_.repeat_penalty != 1 || options_.frequency_penalty != 0 || options_.presence_penalty != 0) {
     const std::size_t seen = options_.repeat_last_n < 0
@@ -89,7 +90,7 @@ void Sampler::penalise(std::span<const std::int32_t> history) {
   for (const std::int32_t id : history) {
     if (!is_token(id)) continue;
     const auto i = static_cast<std::size_t>(id);
-    if (counts_[i] == 0) continue;  // done already
+    if (counts_[i] == 0) continue;  // already counted
     logits_[i] = repeated(logits_[i], options_.repeat_penalty) - counts_[i] * options_.frequency_penalty -
                  options_.presence_penalty;
     counts_[i] = 0;
@@ -100,8 +101,8 @@ bool Sampler::better(const Candidate& a, const Candidate& b) noexcept {
   return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
 }
 
-// The top_k best, sorted: a heap of the best so far, the worst of them on top, sees each logit once. All, if that is
-// all, stand by their ids: sorting a large vocabulary takes longer than most models take for a token.
+// The top_k best, sorted, in one pass with a heap whose top is the worst candidate. Without a limit, candidates stay in
+// id order: sorting a large vocabulary takes longer than most models need per token.
 void Sampler::apply_top_k() {
   const std::size_t all = logits_.size();
   const bool limited = options_.top_k > 0 && static_cast<std::uint64_t>(options_.top_k) < all;
@@ -113,7 +114,7 @@ void Sampler::apply_top_k() {
     if (candidates_.size() < count) {
       candidates_.push_back(candidate);
       if (candidates_.size() == count && count < all) std::make_heap(candidates_.begin(), candidates_.end(), better);
-    } else if (candidate.logit > candidates_.front().logit) {  // an equal one has the higher id
+    } else if (candidate.logit > candidates_.front().logit) {  // on ties the lower id wins
       std::pop_heap(candidates_.begin(), candidates_.end(), better);
       candidates_.back() = candidate;
       std::push_heap(candidates_.begin(), candidates_.end(), better);
@@ -153,7 +154,7 @@ void Sampler::apply_typical() {
   highest_ = candidates_.front().logit;
 }
 
-// What top_p and min_p leave are the most probable ones, so what min_p takes away need not be in order first.
+// top_p and min_p keep the most probable tokens, so min_p can be applied before sorting.
 void Sampler::apply_top_p() {
   weigh(1);
   const double wanted = options_.top_p * std::accumulate(weights_.begin(), weights_.end(), 0.0);

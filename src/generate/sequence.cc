@@ -133,7 +133,7 @@ void Sequence::deliver() {
   shift_if_full();
 }
 
-// The first tokens stay where they are, so their keys and values stay too; all others are read at new positions.
+// The first `keep` tokens keep their positions and their KV cache; all others are re-evaluated at new positions.
 void Sequence::shift_if_full() {
   std::vector<std::int32_t>& tokens = prefix_.tokens;
   if (static_cast<std::int64_t>(tokens.size()) <= ctx_len_) return;

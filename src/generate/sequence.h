@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request of an engine: what is to be evaluated next, and what is drawn from the logits.
+// One request of an engine: the tokens to evaluate next, and sampling from their logits.
 #pragma once
 
 #include <chrono>
@@ -17,13 +17,13 @@
 
 namespace qkv {
 
-// Throws std::invalid_argument unless a model can evaluate the text, or go on from the prompt with these options.
+// Throws std::invalid_argument unless a model can evaluate the text, or continue the prompt with these options.
 void check_text(const ModelConfig& resolved, std::span<const std::int32_t> text, bool may_be_longer);
 void check_request(const ModelConfig& resolved, std::span<const std::int32_t> prompt, const GenerateOptions& options);
 
 class Sequence {
  public:
-  // The request must have passed check_request.
+  // The request must have passed check_request().
   Sequence(std::int64_t id, const ModelConfig& config, const Tokenizer* tokenizer, std::vector<std::int32_t> prompt,
            GenerateOptions options, Engine::Callback callback);
 
@@ -32,20 +32,20 @@ class Sequence {
   bool prefilling() const noexcept { return started() && !prompt_evaluated_; }
   bool cancelled() const noexcept { return cancelled_; }
   bool ended() const noexcept { return ended_; }
-  std::exception_ptr thrown() const noexcept { return thrown_; }  // by the callback
+  std::exception_ptr thrown() const noexcept { return thrown_; }  // from the callback
   const Prefix& prefix() const noexcept { return prefix_; }
   Prefix take_prefix() { return std::move(prefix_); }
 
-  // The request has a slot: it ends at once if there is nothing to generate.
+  // Called when the request gets a slot; it ends at once if there is nothing to generate.
   void admit();
-  // The state of the first tokens of prefix(). logits: [vocab_size], those after the prompt, or empty.
+  // The state of the first tokens of prefix(). logits: [vocab_size], after the prompt, or empty.
   void start(ModelState state, std::vector<float> logits);
   std::span<const std::int32_t> unread() const noexcept;
-  DecodePart part(std::int64_t count);  // the first `count` of unread(), to be evaluated
-  void evaluated(bool keeps_logits);    // they are
+  DecodePart part(std::int64_t count);  // the first `count` of unread()
+  void evaluated(bool keeps_logits);    // call after part() was evaluated
   bool ready() const noexcept { return started() && !ended_ && !cancelled_ && unread().empty(); }
-  void sample() noexcept;  // draws a token; requests may do so in parallel
-  void deliver();          // calls back with it; afterwards there is something to evaluate, or the request has ended
+  void sample() noexcept;  // thread-safe across requests
+  void deliver();  // calls back with the sampled token; then there are tokens to evaluate, or the request has ended
 
   void cancel() noexcept { cancelled_ = true; }
   void end(StopReason reason);
@@ -64,9 +64,9 @@ class Sequence {
   Sampler sampler_;
   StopStrings stop_;
   Utf8Stream characters_;
-  Prefix prefix_;                      // what is in the context
+  Prefix prefix_;                      // contents of the context
   std::vector<float> logits_;          // [vocab_size]
-  std::vector<std::int32_t> history_;  // the prompt and all that came after it
+  std::vector<std::int32_t> history_;  // the prompt and all tokens since
   GenerateResult result_;
   std::int32_t token_ = -1;
   bool prompt_evaluated_ = false, cancelled_ = false, ended_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of pairs of bf16, and of bytes (VNNI, which every processor with AVX512_BF16 has).
+// Products of bf16 pairs, and of bytes (VNNI, which every processor with AVX512_BF16 supports).
 #include "kernels/decode_body_avx512.h"
 
 namespace {
@@ -36,7 +36,7 @@ inline __attribute__((always_inline)) __m512i four(const int8_t* at) noexcept {
   return _mm512_set1_epi32(bytes);
 }
 
-// Several rows compute for so long that the processor does not keep reading by itself: the bytes that come next.
+// With several rows, computation takes long enough that the hardware prefetcher stops: prefetches the next bytes.
 template <int R>
 inline __attribute__((always_inline)) void prefetch_ahead(const std::byte* at) noexcept {
   constexpr int64_t kAhead = 4096;
@@ -118,7 +118,7 @@ void byte_panel(DType type, int64_t rows, int64_t blocks, const std::byte* panel
     case DType::q4_1:
       return block_panel_of<DType::q4_1>(rows, blocks, panel, x, y, ldy);
     default:
-      return;  // no panels of other types
+      return;  // other types have no panels
   }
 }
 

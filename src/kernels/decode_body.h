@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decode kernels (decode_kernels.h) in plain C++, for any instruction set. In an anonymous namespace, as tile_body.h
-// is.
+// Decode kernels (decode_kernels.h) in plain C++, for any instruction set. In an anonymous namespace, like tile_body.h.
 #pragma once
 
 #include <stdint.h>
@@ -13,7 +12,7 @@ namespace {
 using qkv::DType;
 using qkv::RowBlock;
 
-constexpr float kLargestWhole = 32512.0f;  // 127 * 256, so that both halves fit a signed byte
+constexpr float kLargestWhole = 32512.0f;  // 127 * 256, so that both halves fit in a signed byte
 
 inline float half_number(const std::byte* at) noexcept {
   qkv::f16 half;
@@ -34,7 +33,7 @@ void round_row(int64_t size, const float* x, RowBlock* blocks) noexcept {
     blocks->scale = finite ? (tiny ? 0.0f : most / kLargestWhole) : __builtin_nanf("");
     int32_t whole[32], sum = 0;
     for (int i = 0; i < 32; ++i) {
-      constexpr float kMagic = 12582912.0f;  // adding it rounds to a whole number
+      constexpr float kMagic = 12582912.0f;  // adding it rounds to an integer
       whole[i] = finite ? static_cast<int32_t>((x[at + i] * inverse + kMagic) - kMagic) : 0;
       sum += whole[i];
     }
@@ -47,7 +46,7 @@ void round_row(int64_t size, const float* x, RowBlock* blocks) noexcept {
   }
 }
 
-// Exact sums of one block, 16 columns: q [quants] . whole numbers of x.
+// Exact dot products of one block, 16 columns: q [quants] . integers of x.
 inline void block_dots(DType type, const uint8_t* q, const int32_t* whole, int32_t* dots) noexcept {
   for (int c = 0; c < 16; ++c) dots[c] = 0;
   if (type == DType::q8_0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decode kernels of sets with AVX-512. None asks memory for what comes next: a panel is read front to back and its
-// neighbour follows it, which the processor sees by itself; prefetching 1 to 16 KB ahead cost a third of the rate.
+// Decode kernels for AVX-512. They do not prefetch: a panel is read sequentially and the next panel follows it, which
+// the hardware prefetcher detects; prefetching 1 to 16 KB ahead reduced the rate by a third.
 #pragma once
 
 #include <immintrin.h>
@@ -9,11 +9,11 @@
 
 namespace {
 
-// What a product multiplies: single f32 here, pairs of bf16 in avx512_bf16_decode.cc. Element p of column c of a panel
-// with N columns is at (p * N + c * step + p % step).
+// The elements that a product multiplies: single f32 here, pairs of bf16 in avx512_bf16_decode.cc. Element p of column
+// c of a panel with N columns is at (p * N + c * step + p % step).
 struct Singles {
   using Element = float;
-  using Columns = __m512;  // 16 of them
+  using Columns = __m512;  // 16 columns
   static constexpr int step = 1;
   static Columns load(const float* w) noexcept { return _mm512_loadu_ps(w); }
   static Columns spread(const float* x) noexcept { return _mm512_set1_ps(*x); }
@@ -78,7 +78,7 @@ void panel(int vectors, int64_t rows, int64_t k, int64_t chunk, const E* w, cons
   }
 }
 
-// As round_row, 32 numbers at a time.
+// Like round_row, 32 numbers at a time.
 void wide_round_row(int64_t size, const float* x, RowBlock* blocks) noexcept {
   const __m512 magic = _mm512_set1_ps(12582912.0f), infinity = _mm512_set1_ps(__builtin_inff());
   for (int64_t at = 0; at < size; at += 32, ++blocks) {

@@ -19,7 +19,7 @@ struct Choice {
   CpuLevel needs;
 };
 
-// Best last.
+// In ascending order of preference.
 const Choice* choices(int* count) {
 #if defined(__x86_64__) && !defined(QKV_PORTABLE_KERNELS)
   static const Choice kChoices[] = {
@@ -56,7 +56,7 @@ const Choice& choose() {
   for (int i = 0; i < count; ++i) {
     if (all[i].table->name != forced) continue;
     if (cpu_has(all[i].needs)) return all[i];
-    throw std::invalid_argument("[kernels] QKV_KERNELS must be one of those this processor has and QKV_CPU allows (" +
+    throw std::invalid_argument("[kernels] QKV_KERNELS must be one that this processor supports and QKV_CPU allows (" +
                                 known_names(true) + "); found '" + forced + "'");
   }
   throw std::invalid_argument("[kernels] QKV_KERNELS must be one of " + known_names(false) + "; found '" + forced +
@@ -64,7 +64,7 @@ const Choice& choose() {
 }
 
 const Choice& chosen() {
-  static const Choice& choice = choose();  // a throw leaves it unset: the next call tries again
+  static const Choice& choice = choose();  // not set if choose() throws: the next call tries again
   return choice;
 }
 

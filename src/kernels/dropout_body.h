@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dropout kernels of row_kernels.h; included by row_body.h. The numbers are those of core/dropout.h.
+// The dropout kernels of row_kernels.h; included by row_body.h. The random numbers are those of core/dropout.h.
 #pragma once
 
 #if defined(__SSE2__)
@@ -11,8 +11,8 @@ namespace {
 using qkv::DropoutColumns;
 using qkv::DropoutKey;
 
-// A vector of 64-bit lanes. Philox multiplies 32 bits by 32 to 64, so a lane holds one of its words in the low half;
-// what stands in the high half is never looked at.
+// A vector of 64-bit lanes. Philox multiplies 32 by 32 bits to 64, so each lane holds one word in its low half; the
+// high half is ignored.
 #if defined(__AVX512F__)
 typedef uint64_t Words __attribute__((vector_size(64)));
 QKV_ROW Words multiply_low(Words a, Words b) { return (Words)_mm512_mul_epu32((__m512i)a, (__m512i)b); }
@@ -27,13 +27,13 @@ typedef uint64_t Words __attribute__((vector_size(16)));
 QKV_ROW Words multiply_low(Words a, Words b) { return (a & 0xffffffffu) * (b & 0xffffffffu); }
 #endif
 constexpr int kWordLanes = static_cast<int>(sizeof(Words) / 8);
-constexpr int kBlocks = 2 * kWordLanes;  // made at once
+constexpr int kBlocks = 2 * kWordLanes;  // generated at once
 
 struct PhiloxWords {
   Words w0, w1, w2, w3;
 };
 
-// Philox 4x32-10 as core/random.h has it: counter words to the block.
+// Philox 4x32-10 as in core/random.h: counter words to the block.
 QKV_ROW PhiloxWords philox(PhiloxWords c, uint32_t k0, uint32_t k1) {
   const Words zero = {}, m0 = zero + 0xD2511F53u, m1 = zero + 0xCD9E8D57u;
   for (int round = 0; round < 10; ++round) {
@@ -50,7 +50,7 @@ QKV_ROW void store_words(uint32_t* to, Words even, Words odd) {
   __builtin_memcpy(to, &both, sizeof both);
 }
 
-// Block i of kBlocks from the counter (c0[i], c1, c2[i], c3): its word w to words[w * stride + i].
+// Block i of kBlocks for the counter (c0[i], c1, c2[i], c3): its word w goes to words[w * stride + i].
 QKV_ROW void blocks(const uint32_t* c0, uint32_t c1, const uint32_t* c2, uint32_t c3, uint64_t seed, uint32_t* words,
                     int stride) {
   const uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
@@ -58,7 +58,7 @@ QKV_ROW void blocks(const uint32_t* c0, uint32_t c1, const uint32_t* c2, uint32_
   __builtin_memcpy(&first, c0, sizeof first);
   __builtin_memcpy(&third, c2, sizeof third);
   const Words zero = {};
-  // Blocks 0, 2, 4 ... in the low halves, and 1, 3, 5 ... (little or big end, they change places twice).
+  // Blocks 0, 2, 4 ... in the low halves, then 1, 3, 5 ... (swapped twice on big-endian).
   const PhiloxWords even = philox({first, zero + c1, third, zero + c3}, k0, k1);
   const PhiloxWords odd = philox({first >> 32, zero + c1, third >> 32, zero + c3}, k0, k1);
   store_words(words, even.w0, odd.w0);
@@ -69,7 +69,7 @@ QKV_ROW void blocks(const uint32_t* c0, uint32_t c1, const uint32_t* c2, uint32_
 
 constexpr int kDropoutGroup = 4 * kLanes;  // elements of 16 blocks
 
-// words[i]: the number of element group * 64 + i.
+// words[i]: the random number of element group * 64 + i.
 QKV_ROW void group_words(uint64_t seed, uint64_t group, uint32_t* words) {
   const uint64_t block = group * kLanes;
   uint32_t first[kLanes], third[kLanes] = {};
@@ -99,7 +99,7 @@ void dropout(const DropoutKey& key, uint64_t first, int64_t size, const float* x
   }
 }
 
-// drop(row, words [last]) for each row of keys [0, n), where words[i] is the number of column i and that key.
+// drop(row, words [last]) for each row of keys [0, n), where words[i] is the random number of column i and that key.
 template <class Drop>
 QKV_ROW void each_row_of_pairs(uint64_t seed, const DropoutColumns& columns, uint32_t key, int n, int first, int last,
                                const Drop& drop) {
@@ -129,7 +129,7 @@ void drop_bf16_pairs(const DropoutKey& key, const DropoutColumns& columns, uint3
   const uint32_t threshold = key.threshold;
   each_row_of_pairs(key.seed, columns, first_key, n, first, last, [=](int row, const uint32_t* words) {
     PairBits* si = reinterpret_cast<PairBits*>(pairs) + int64_t{row / 2} * width;  // [width]
-    const uint32_t other = row % 2 ? 0xffffu : 0xffff0000u;                        // the neighbour's half
+    const uint32_t other = row % 2 ? 0xffffu : 0xffff0000u;                        // the other row's half
 #pragma omp simd
     for (int i = first; i < last; ++i) si[i] &= words[i] < threshold ? other : ~0u;
   });

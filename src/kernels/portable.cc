@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of these matters: the vector type, then what is written over it.
+// The include order matters: the vector type first, then the code built on it.
 #include "kernels/vec_portable.h"
 
 #include "kernels/tile_body_narrow.h"

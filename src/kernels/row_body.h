@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of row_kernels.h in plain loops that compilers vectorise, included by one file an instruction set. All of
-// it is in an anonymous namespace and nothing of the standard library's inline code is used: a function compiled for
-// one set must never be linked into another's place. Every set gives the same bits, so nothing here may be fused.
+// The kernels of row_kernels.h as plain loops for compiler auto-vectorization, included by one file per instruction
+// set. Everything is in an anonymous namespace and no inline code of the standard library is used: a function compiled
+// for one instruction set must never be linked in place of another's. All sets give the same bits, so nothing here may
+// be fused.
 #pragma once
 
 #include <stdint.h>
@@ -23,7 +24,7 @@ QKV_ROW void put(S& to, float x) {
   to = qkv::narrow<S>(x);
 }
 
-// f(0) ... f(n - 1), where f(i) may read and write element i of arrays and no other.
+// f(0) ... f(n - 1), where f(i) may read and write only element i of arrays.
 template <class F>
 QKV_ROW void each(int64_t n, const F& f) {
 #pragma omp simd
@@ -47,7 +48,7 @@ QKV_ROW float lane_sum(int64_t n, const F& f) {
   return sums[0];
 }
 
-// The largest of x[0] ... x[n - 1], -inf if there is none; NaN is passed over.
+// The largest of x[0] ... x[n - 1], -inf if empty; NaN is ignored.
 QKV_ROW float lane_max(int64_t n, const float* x) {
   float best[kLanes];
   for (float& b : best) b = -__builtin_inff();
@@ -62,10 +63,10 @@ QKV_ROW float lane_max(int64_t n, const float* x) {
   return largest;
 }
 
-// e^x for x up to 88, within 2 units in the last place. Below -87.33 the result is 0; NaN is NaN.
+// e^x for x up to 88, within 2 ulp. Below -87.33 the result is 0; NaN is NaN.
 QKV_ROW float exponential(float x) {
   constexpr float kLog2E = 1.44269504f, kLn2High = 0.693145752f, kLn2Low = 1.42860677e-6f;
-  constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer held in the low bits
+  constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
   const float shifted = x * kLog2E + kRounder;
   const float whole = shifted - kRounder;
   const float r = (x - whole * kLn2High) - whole * kLn2Low;  // |r| <= ln(2) / 2
@@ -81,7 +82,7 @@ QKV_ROW float exponential(float x) {
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, p * __builtin_bit_cast(float, exponent)) & kept);
 }
 
-// 1 / (1 + e^-x), from e^-|x| so that nothing overflows.
+// 1 / (1 + e^-x), computed from e^-|x| to avoid overflow.
 QKV_ROW float sigmoid(float x) {
   const float e = exponential(-__builtin_fabsf(x));
   return (x < 0.0f ? e : 1.0f) / (1.0f + e);
@@ -174,12 +175,12 @@ void norm_parameter_sums(int64_t rows, int64_t d, int64_t first, int64_t count, 
   }
 }
 
-// --- activations; NaN stays NaN: it is not below 0
+// --- activations; NaN propagates, as it is not below 0
 
 constexpr float kGeluSlope = 1.5957691216057308f;  // 2 sqrt(2 / pi)
 constexpr float kGeluCubic = 0.044715f;
 
-// erf, to 1.5e-7 (Abramowitz and Stegun, 7.1.26).
+// erf, error below 1.5e-7 (Abramowitz and Stegun, 7.1.26).
 QKV_ROW float error_function(float x) {
   const float size = x < 0.0f ? -x : x, t = 1.0f / (1.0f + 0.3275911f * size);
   const float sum =
@@ -188,7 +189,7 @@ QKV_ROW float error_function(float x) {
   return x < 0.0f ? -y : y;
 }
 
-// f(u) and its derivative, of each kind.
+// f(u) and its derivative for each activation.
 struct Relu {
   QKV_ROW float value(float u) { return u < 0.0f ? 0.0f : u; }
   QKV_ROW float slope(float u) { return u > 0.0f ? 1.0f : 0.0f; }
@@ -221,7 +222,7 @@ struct Silu {
   }
 };
 
-// Calls f with the functions of a kind.
+// Calls f with the functions of `kind`.
 template <class F>
 QKV_ROW void with_activation(RowActivation kind, const F& f) {
   switch (kind) {
@@ -255,7 +256,7 @@ void activation_backward(RowActivation kind, int64_t size, const S* gate, const 
       put(dgate[i], d * u * s * (1.0f + g * (1.0f - s)));
       put(dup[i], d * g * s);
     });
-  if (kind == RowActivation::relu && !gate)  // a gradient that is not finite stays out where u <= 0
+  if (kind == RowActivation::relu && !gate)  // drops non-finite gradients where u <= 0
     return each(size, [=](int64_t i) {
       const float slope = widen(da[i]);
       put(dup[i], widen(up[i]) > 0.0f ? slope : 0.0f);
@@ -338,7 +339,7 @@ void add(int64_t size, const S* a, const S* b, S* y) noexcept {
   each(size, [=](int64_t i) { put(y[i], widen(a[i]) + widen(b[i])); });
 }
 
-// --- the optimiser
+// --- optimizer
 
 double sum_of_squares(int64_t size, const float* x) noexcept {
   double lanes[kLanes] = {};

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second table of kernels: what a model and its optimiser do to rows and arrays beside matrix products and
-// attention. Raw pointers, noexcept, no allocation, no threads (the caller cuts rows or elements into ranges), compiled
-// for each instruction set from row_body.h and chosen as kernels.h chooses.
+// The second kernel table: operations of a model and its optimizer on rows and arrays other than matrix products and
+// attention. Raw pointers, noexcept, no allocation, no threads (the caller divides rows or elements into ranges);
+// compiled for each instruction set from row_body.h and selected as in kernels.h.
 //
-// Arithmetic is f32 whatever the storage type S (float or bf16; bf16 rounds to nearest even and keeps denormals). Every
-// set gives the same bits (a NaN is a NaN of any payload): nothing is fused, and sums over a row are 16 interleaved
-// sums that are added pairwise at the end. Element i of a result depends on no other element of a range, so that an
-// array may be cut anywhere; a result may stand where an argument of its type did (the same pointer), and nowhere else
-// in it.
+// Arithmetic is f32 whatever the storage type S (float or bf16; bf16 rounds to nearest even and keeps denormals). All
+// instruction sets give the same bits (except NaN payloads): nothing is fused, and sums over a row are 16 interleaved
+// sums that are added pairwise at the end. Element i of a result depends on no other element of a range, so an array
+// may be divided anywhere; a result may alias an argument of its type only if the pointers are equal.
 #pragma once
 
 #include <cstdint>
@@ -21,42 +20,42 @@ namespace qkv {
 enum class RowNorm : std::uint8_t { rmsnorm, layernorm };
 enum class RowActivation : std::uint8_t { relu, relu2, gelu, silu, gelu_erf };
 
-// The settings of core/dropout.h as kernels take them: a number below threshold is dropped.
+// The settings of core/dropout.h for kernels: an element is dropped if its random number is below threshold.
 struct DropoutKey {
   std::uint64_t seed;
   std::uint32_t threshold;
   float scale;
 };
 
-// What the columns of a tile of attention are: the numbers of core/dropout.h. Columns past those that are asked for may
-// be read, and may hold anything.
+// The query and plane indices (core/dropout.h) of the columns of an attention tile. Columns past the requested ones may
+// be read and may contain anything.
 struct DropoutColumns {
   static constexpr int kMost = 48, kRoom = kMost + 16;
   std::uint32_t query[kRoom], plane[kRoom];
 };
 
-// Kernels over the storage type S of what goes into and comes out of matrix products.
+// Kernels for the storage type S of the inputs and outputs of matrix products.
 template <class S>
 struct StoredRowKernels {
   // mean = 0 (rmsnorm) or the mean of x, inverse = 1 / sqrt(mean((x - mean)^2) + eps); y = (x - mean) * inverse * gain
   // + bias. x [rows, d], gain, bias [d] or null -> y [rows, d], statistics [rows, 2]: mean, inverse.
   void (*norm_forward)(RowNorm kind, float eps, std::int64_t rows, std::int64_t d, const float* x, const float* gain,
                        const float* bias, S* y, float* statistics) noexcept;
-  // middle = x + delta, then as norm_forward of middle. x, delta [rows, d] -> middle [rows, d], y, statistics; middle
-  // may be x or delta.
+  // middle = x + delta, then norm_forward of middle. x, delta [rows, d] -> middle [rows, d], y, statistics; middle may
+  // alias x or delta.
   void (*residual_norm_forward)(RowNorm kind, float eps, std::int64_t rows, std::int64_t d, const float* x,
                                 const float* delta, const float* gain, const float* bias, float* middle, S* y,
                                 float* statistics) noexcept;
   //   dxhat = dy * gain, xhat = (x - mean) * inverse
   //   dx (+)= inverse * (dxhat - mean(dxhat) [layernorm only] - xhat * mean(dxhat * xhat))
-  // x, dy [rows, d], gain [d] or null, statistics [rows, 2] -> dx [rows, d], added to if `add`; dx may be dy (f32).
+  // x, dy [rows, d], gain [d] or null, statistics [rows, 2] -> dx [rows, d], added to if `add`; dx may alias dy (f32).
   void (*norm_backward_input)(RowNorm kind, std::int64_t rows, std::int64_t d, const float* x, const float* gain,
                               const float* statistics, const S* dy, bool add, float* dx) noexcept;
-  // gain_sums[j] += dy * xhat, bias_sums[j] += dy over rows in order, for the columns first ... first + count.
+  // gain_sums[j] += dy * xhat, bias_sums[j] += dy over rows in order, for columns first ... first + count.
   // x, dy [rows, d], statistics [rows, 2] -> gain_sums, bias_sums [count], each may be null.
   void (*norm_parameter_sums)(std::int64_t rows, std::int64_t d, std::int64_t first, std::int64_t count, const float* x,
                               const float* statistics, const S* dy, float* gain_sums, float* bias_sums) noexcept;
-  // sums[j] += x[i * ldx + j] over rows in order, j < count. x [rows, ldx], from its first column of the range on.
+  // sums[j] += x[i * ldx + j] over rows in order, j < count. x [rows, ldx] begins at the first column of the range.
   void (*row_sums)(std::int64_t rows, std::int64_t count, const S* x, std::int64_t ldx, float* sums) noexcept;
 
   // up [size], gate [size] or null -> a [size]: f(up), or f(gate) * up
@@ -69,15 +68,15 @@ struct StoredRowKernels {
 
   // One row: -ln softmax(logits)[target] in nats, and unless dlogits is null
   //   dlogits = scale * (softmax(logits) - onehot(target)), 0 in the lanes vocab ... padded.
-  // target < 0: the loss is 0, and so is dlogits. logits [padded], overwritten if there is dlogits; the lanes from
-  // vocab on are never read. dlogits [padded] or null; may be logits (f32).
+  // target < 0: the loss and dlogits are 0. logits [padded], overwritten if dlogits is given; the lanes from vocab on
+  // are never read. dlogits [padded] or null; may alias logits (f32).
   double (*cross_entropy)(std::int64_t vocab, std::int64_t padded, float* logits, std::int64_t target, float scale,
                           S* dlogits) noexcept;
 
-  // Rows of heads, turned in place: row i by the angles in cosines, sines [rows, head_dim / 2], row i first. `back`
-  // turns by the negative angles (the gradient).
+  // RoPE in place on rows of heads: row i is rotated by the angles in row i of cosines, sines [rows, head_dim / 2].
+  // `back` rotates by the negative angles (the gradient).
   //   low = low cos - high sin, high = high cos + low sin        pairs (c, c + head_dim / 2) of each head
-  // x [rows, ldx], heads * head_dim of each row are turned.
+  // x [rows, ldx]; the first heads * head_dim elements of each row are rotated.
   void (*rotary)(std::int64_t rows, std::int64_t heads, std::int64_t head_dim, const float* cosines, const float* sines,
                  bool back, S* x, std::int64_t ldx) noexcept;
 
@@ -89,7 +88,7 @@ struct StoredRowKernels {
   void (*dropout)(const DropoutKey& key, std::uint64_t first, std::int64_t size, const float* x, S* y) noexcept;
 };
 
-// Factors of one AdamW step (include/qkv/train.h has the formula):
+// Coefficients of one AdamW step (include/qkv/train.h has the formula):
 //   g = gradient_scale * gradient      m = beta1 m + one_minus_beta1 g      v = beta2 v + one_minus_beta2 g^2
 //   p = keep p - step_size * (m / (sqrt(v) * inverse_root_bias2 + eps))
 struct AdamWFactors {
@@ -105,16 +104,16 @@ struct RowKernels {
   StoredRowKernels<float> f32;
   StoredRowKernels<bf16> half;  // bf16
 
-  // 16 interleaved sums of squares in double, added in order, then what is left after the last 16, in order.
+  // 16 interleaved sums of squares in double, added in order, followed by the remaining elements in order.
   double (*sum_of_squares)(std::int64_t size, const float* x) noexcept;
   // p, m, v, gradient [size] -> p, m, v. None may overlap.
   void (*adamw_update)(std::int64_t size, const AdamWFactors& factors, float* p, float* m, float* v,
                        const float* gradient) noexcept;
-  // Attention's dropout in a tile s [n keys][width], row 0 of which is key first_key: s * scale where the pair of
-  // column and key is kept, else s * 0 (NaN stays NaN), in the columns first ... last (at most DropoutColumns::kMost).
+  // Attention dropout in a tile s [n keys][width] whose row 0 is key first_key: s * scale where the pair of column and
+  // key is kept, else s * 0 (NaN stays NaN), in columns first ... last (at most DropoutColumns::kMost).
   void (*drop_pairs)(const DropoutKey& key, const DropoutColumns& columns, std::uint32_t first_key, int n, int first,
                      int last, int width, float scale, float* s) noexcept;
-  // The same in pairs [(n + 1) / 2][width][2] of bf16, but kept ones stay as they are and others are 0.
+  // The same in pairs [(n + 1) / 2][width][2] of bf16, but kept elements are unchanged and the others set to 0.
   void (*drop_bf16_pairs)(const DropoutKey& key, const DropoutColumns& columns, std::uint32_t first_key, int n,
                           int first, int last, int width, std::uint16_t* pairs) noexcept;
 
@@ -127,8 +126,8 @@ struct RowKernels {
   }
 };
 
-// The table in use, chosen as kernels() is and with the same exceptions. avx512_bf16 has that of avx512: its
-// conversions would flush denormals.
+// The selected table; selection and exceptions as for kernels(). avx512_bf16 uses the table of avx512: its conversions
+// would flush denormals.
 const RowKernels& row_kernels();
 
 extern const RowKernels kPortableRowKernels;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a tile (kernels.h), written once over a small vector type V = Vec<lanes>. Each instruction set's file
-// includes its vec_*.h and then this; everything is in an anonymous namespace, so that no function compiled for one
-// instruction set can be linked into another's place.
+// The kernels of a tile (kernels.h), written once for a small vector type V = Vec<lanes>. Each instruction set's file
+// includes its vec_*.h and then this file; everything is in an anonymous namespace, so that no function compiled for
+// one instruction set can be linked in place of another's.
 #pragma once
 
 #include <stdint.h>
@@ -12,9 +12,9 @@
 namespace {
 
 constexpr float kMinusInfinity = -__builtin_inff();
-constexpr float kRescaleStep = 8.0f;  // log2 units: probabilities before the last division stay below 2^8
+constexpr float kRescaleStep = 8.0f;  // log2 units: probabilities before the final division stay below 2^8
 
-// 2^f for |f| <= 1/2: a minimax polynomial of degree 5 that is 1 at 0; relative error below 1e-7.
+// 2^f for |f| <= 1/2: a degree-5 minimax polynomial that is 1 at 0; relative error below 1e-7.
 template <class V>
 QKV_INLINE V exp2_polynomial(V f) {
   V p = V::set1(0.001326472731307149f);
@@ -43,10 +43,10 @@ QKV_INLINE V tanh_of(V x) {
   return V::select(V::gt(size, V::set1(0.65f)), far, near);
 }
 
-// ---- what a product multiplies -------------------------------------------------------------------------------------
+// ---- items of a product -------------------------------------------------------------------------------------
 
-// Products are chains of multiply-adds over items. An item is one f32 here; tile_body_bf16.h has the other kind, a pair
-// of neighbouring bf16. Item (row, c) of a matrix is at row * stride + c * step elements.
+// Products are chains of multiply-adds over items. An item is one f32 here, and a pair of adjacent bf16 in
+// tile_body_bf16.h. Item (row, c) of a matrix is at row * stride + c * step elements.
 template <class Vector>
 struct Singles {
   using V = Vector;
@@ -81,7 +81,7 @@ QKV_INLINE void scores_block(const E* k, int64_t ldk, const E* qt, int64_t d, fl
       for (int v = 0; v < B - A; ++v) acc[r][v] = P::multiply_add(key, q[v], acc[r][v]);
     }
   }
-  // In this order: maxima between the stores hold up the products that follow, 2 to 4 % of the scores on Zen 4.
+  // Stores before maxima: interleaving them delays the products that follow, by 2 to 4 % of the scores on Zen 4.
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 3
@@ -95,7 +95,7 @@ QKV_INLINE void scores_block(const E* k, int64_t ldk, const E* qt, int64_t d, fl
   }
 }
 
-// Brings rows near that will be read next; they may lie past the end.
+// Prefetches the rows that will be read next; they may lie past the end.
 template <class E>
 QKV_INLINE void prefetch_rows(const E* x, int64_t ldx, int rows, int64_t d) {
   for (int r = 0; r < rows; ++r)
@@ -153,7 +153,7 @@ void accumulate_range(const E* p, const E* v, int64_t ldv, int64_t d_v, int n, b
 // ---- softmax -------------------------------------------------------------------------------------------------------
 
 template <class V>
-QKV_INLINE V reference_of(V m) {  // a query that has read nothing yet: any finite number does
+QKV_INLINE V reference_of(V m) {  // any finite number works for a query that has not read anything yet
   return V::select(V::eq(m, V::set1(kMinusInfinity)), V::zero(), m);
 }
 
@@ -227,7 +227,7 @@ void merge(float unit, int64_t d_v, const float* split_m, const float* split_l, 
   }
 }
 
-// ---- what changes scores before the softmax ------------------------------------------------------------------------
+// ---- score modifications before the softmax ------------------------------------------------------------------------
 
 template <class V, int W, class Change>
 QKV_INLINE void each_score(int n, int first, int last, float* s, const Change& change) {
@@ -269,7 +269,7 @@ template <class V, int W>
 void add(const float* bias, int n, int first, int last, float* s) noexcept {
   each_score<V, W>(
       n, first, last, s, [&](V score, int j, int column) __attribute__((always_inline)) {
-        // -inf is "not allowed" whatever the score is, NaN included.
+        // -inf means masked whatever the score is, NaN included.
         const V b = V::load(bias + j * W + column), none = V::set1(kMinusInfinity);
         return V::select(V::eq(b, none), none, V::add(score, b));
       });
@@ -401,7 +401,7 @@ void transpose_out(const float* t, int rows, int64_t d, const float* factor, flo
       for (; c0 + L <= d; c0 += L) {
         V square[L];
 #pragma GCC unroll 16
-        // + 0 turns -0, which depends on how many keys were skipped, into 0.
+        // Adding 0 converts -0, which depends on how many keys were skipped, to 0.
         for (int i = 0; i < L; ++i) square[i] = V::add(V::mul(V::load(t + (c0 + i) * W + i0), scale), V::zero());
         transpose(square);
 #pragma GCC unroll 16

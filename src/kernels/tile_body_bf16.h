@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bf16 products of a tile (Bf16TileKernels) for AVX512_BF16, on the blocks of tile_body.h.
+// The bf16 products of a tile (Bf16TileKernels) for AVX512_BF16, built on tile_body.h.
 #pragma once
 
 #include <immintrin.h>
@@ -9,7 +9,7 @@
 
 namespace {
 
-// Vectors of 32-bit items, each a pair of bf16, beside Vec<N>.
+// Vectors of 32-bit items, each a pair of bf16, in addition to Vec<N>.
 template <int N>
 struct PairVec;
 
@@ -94,8 +94,8 @@ struct Pairs {
   QKV_INLINE V multiply_add(Wide a, Wide b, V sum) { return Wide::dot(a, b, sum); }
 };
 
-// 2^x with a polynomial of degree 3 on [0, 1]: relative error 1e-4, a twentieth of what rounding to bf16 does. It is 1
-// at 0 and exactly 2 at 1, where a small negative x ends up. Scaling takes the floor of x by itself.
+// 2^x with a degree-3 polynomial on [0, 1]: relative error 1e-4, a twentieth of the bf16 rounding error. It is 1 at 0
+// and exactly 2 at 1, which small negative x map to. scale_by_power takes the floor of x itself.
 template <class V>
 QKV_INLINE V exp2_for_bf16(V x) {
   const V f = V::above_floor(x);
@@ -142,7 +142,7 @@ void exponentials_pairs(float unit, int n, int first, int last, const float* m, 
   QKV_DISPATCH(exponentials_pairs_range, P, W, unit, n, m, l, s, p_pairs)
 }
 
-// The same for a tile of one vector, several pairs of keys in wide ones.
+// The same for a tile of one vector, processing several pairs of keys in wide vectors.
 template <class V, int W>
 void narrow_exponentials_pairs(float unit, int n, int, int, const float* m, float* l, const float* s,
                                uint16_t* p_pairs) noexcept {
@@ -242,7 +242,7 @@ inline void interleave(const uint16_t* x, int64_t ldx, int rows, int64_t cols, i
   }
 }
 
-// For column r of the tile, N x 32 columns of v, the last 32 cut to `count`: pairs of rows are interleaved on the way.
+// For column r of the tile, N x 32 columns of v, the last 32 limited to `count`; pairs of rows are interleaved on load.
 template <int W, int N>
 QKV_INLINE void narrow_accumulate_columns(const uint16_t* p_pairs, const uint16_t* v, int64_t ldv, int count, int n,
                                           float* ot) {
@@ -273,7 +273,7 @@ QKV_INLINE void narrow_accumulate_columns(const uint16_t* p_pairs, const uint16_
   for (int i = 0; i < all; ++i) ot[i * W] = lanes[i];
 }
 
-// As narrow_accumulate, but from rows of v as they are. d counts the columns that v has, ot has them padded to a
+// Like narrow_accumulate, but from unpacked rows of v. d is the number of columns of v; ot has them padded to a
 // multiple of 8.
 template <int W>
 void narrow_accumulate_rows(const uint16_t* p_pairs, const uint16_t* v, int64_t ldv, int64_t d, int n, int rows,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two products of tiles of few queries, as in decoding, where vectors of queries would be mostly empty: vectors are
-// keys in the scores and head dimensions in the sums. The chains of multiply-adds are those of tile_body.h, so are the
-// bits. Such tiles do little work a byte, so they wait for memory, and how they read it counts. Then the tables of a
-// width and of a set.
+// The two products for tiles of few queries, as in decode, where vectors of queries would be mostly empty: vector lanes
+// are keys in the scores and head dimensions in the sums. The chains of multiply-adds, and so the bits, are those of
+// tile_body.h. Such tiles do little work per byte and are memory-bound, so the order of memory accesses matters.
+// Followed by the tables per width and per instruction set.
 #pragma once
 
 #include "kernels/tile_body.h"
@@ -12,9 +12,8 @@ namespace {
 constexpr int kNarrowWidth = 8;          // tiles up to this width
 constexpr int kLine = 64, kPage = 4096;  // bytes
 
-// Rows that follow each other without a gap are read by the processor ahead of their use, but not past the end of a
-// page of memory: asks for the beginning of the next page where a row begins one. Other rows are asked for a key tile
-// ahead.
+// The hardware prefetches contiguous rows, but not past the end of a memory page: where a row begins a page, prefetches
+// the beginning of the next page. Rows with gaps are prefetched one key tile ahead.
 QKV_INLINE void prefetch_ahead(const void* row, int64_t stride, int64_t bytes) {
   const char* at = static_cast<const char*>(row);
   if (stride != bytes) {
@@ -24,7 +23,8 @@ QKV_INLINE void prefetch_ahead(const void* row, int64_t stride, int64_t bytes) {
   }
 }
 
-// Reads lines of dense rows in order, so that the processor reads ahead; what follows reads them in another.
+// Reads lines of dense rows in order, which triggers the hardware prefetcher; the code that follows reads them in
+// another order.
 QKV_INLINE void prefetch_lines(const char* at, int lines) {
 #pragma GCC unroll 4
   for (int line = 0; line < lines; ++line) static_cast<void>(*static_cast<const volatile char*>(at + line * kLine));
@@ -44,8 +44,8 @@ QKV_INLINE void narrow_scores_rest(const char* keys, int64_t stride, const E* qu
   }
 }
 
-// G vectors of L keys for R columns of the tile: G * R chains run side by side. touch: whether the same number of keys
-// follows, whose lines are read meanwhile, a few a step.
+// G vectors of L keys for R columns of the tile: G * R parallel chains. prefetch: whether the same number of keys
+// follows, whose lines are read meanwhile, a few per step.
 template <class P, int W, int R, int G, class E = typename P::Element>
 QKV_INLINE void narrow_scores_block(const E* k, int64_t ldk, const E* qt, int64_t d, bool prefetch, float* s,
                                     typename P::V (&top)[R]) {
@@ -96,7 +96,7 @@ QKV_INLINE void narrow_scores_block(const E* k, int64_t ldk, const E* qt, int64_
     }
 }
 
-// n keys, a multiple of L, for the columns [0, R); `following` more may be read meanwhile.
+// n keys, a multiple of L, for the columns [0, R); up to `following` more may be prefetched meanwhile.
 template <class P, int W, int R, class E = typename P::Element>
 void narrow_scores_columns(const E* k, int64_t ldk, const E* qt, int64_t d, int n, int following, float* s,
                            float* tile_max) {
@@ -122,7 +122,7 @@ template <class P, class PN, int W, class E = typename P::Element>
 void narrow_scores(const E* k, int64_t ldk, const E* qt, int64_t d, int n, int rows, int, int, float* s,
                    float* tile_max) noexcept {
   const int whole = n / P::V::lanes * P::V::lanes;
-  if (rows < W)  // the other columns stay numbers
+  if (rows < W)  // keeps the other columns finite
     for (int i = 0; i < whole * W; ++i) s[i] = 0;
   const int64_t stride = ldk * static_cast<int64_t>(sizeof(E)), bytes = d * 4;
   if (stride == bytes)
@@ -141,7 +141,7 @@ void narrow_scores(const E* k, int64_t ldk, const E* qt, int64_t d, int n, int r
   scores_range<PN, W, 0, 1>(k + whole * ldk, ldk, qt, d, n - whole, s + whole * W, tile_max);
 }
 
-// The same as `column_max` and `exponentials` for a tile of one vector, several keys in a wide one.
+// Like `column_max` and `exponentials`, for a tile of one vector, processing several keys in a wide vector.
 template <class Wide, class V, int W>
 void narrow_column_max(const float* s, int n, int, int, float* tile_max) noexcept {
   constexpr int L = Wide::lanes;
@@ -204,7 +204,7 @@ template <class P, class PN, int W, class E = typename P::Element>
 void narrow_accumulate(const E* p, const E* v, int64_t ldv, int64_t d_v, int n, int rows, int, int, bool fresh,
                        float* ot) noexcept {
   constexpr int L = P::V::lanes, R = PN::V::keys_at_once;
-  if (fresh && rows < W)  // the other columns stay numbers
+  if (fresh && rows < W)  // keeps the other columns finite
     for (int64_t c = 0; c < d_v * W; ++c) ot[c] = 0;
   int64_t c = 0;
   for (; c + 4 * L <= d_v; c += 4 * L)
@@ -216,7 +216,7 @@ void narrow_accumulate(const E* p, const E* v, int64_t ldv, int64_t d_v, int n, 
   for (; c < d_v; c += R) accumulate_block<PN, W, 0, 1, R>(p, v + c * P::step, ldv, n, fresh, ot + c * W);
 }
 
-// Wide: the widest vector of the set, for the products of narrow tiles.
+// Wide: the widest vector of the instruction set, for the products of narrow tiles.
 template <class V, int W, class Wide>
 constexpr qkv::TileKernels tile_kernels(const qkv::Bf16TileKernels* bf16 = nullptr) {
   using P = Singles<V>;
@@ -244,7 +244,7 @@ constexpr qkv::TileKernels tile_kernels(const qkv::Bf16TileKernels* bf16 = nullp
           .bf16 = bf16};
 }
 
-// The table of a set with these tiles, narrowest first. interleave: null without products of bf16 pairs.
+// The table of an instruction set with these tiles, narrowest first. interleave: null without products of bf16 pairs.
 template <class Wide, class... Tiles>
 constexpr qkv::KernelTable kernel_table(std::string_view name, decltype(qkv::KernelTable::interleave) interleave,
                                         Tiles... tiles) {

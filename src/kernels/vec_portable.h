@@ -38,7 +38,7 @@ struct Vec<4> {
   QKV_INLINE Vec mul(Vec a, Vec b) { return {a.r * b.r}; }
   QKV_INLINE Vec div(Vec a, Vec b) { return {a.r / b.r}; }
   QKV_INLINE Vec fma(Vec a, Vec b, Vec c) { return {a.r * b.r + c.r}; }
-  // The second operand where either is NaN.
+  // The second argument if either is NaN.
   QKV_INLINE Vec max(Vec a, Vec b) { return select(gt(a, b), a, b); }
   QKV_INLINE Vec abs(Vec a) {
     const Int4 clear = (Int4)a.r & 0x7fffffff;
@@ -55,7 +55,7 @@ struct Vec<4> {
     return {(Float4)chosen};
   }
   // 2^x; relative error 2e-7; 0 for -inf, NaN for NaN, 1 for 0. The power is applied in two halves, so that neither
-  // overflows where the result does not.
+  // overflows unless the result does.
   QKV_INLINE Vec exp2(Vec x) {
     const Vec low = max(set1(-200.0f), x);
     const Vec y = select(gt(low, set1(200.0f)), set1(200.0f), low);

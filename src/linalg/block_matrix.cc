@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::int64_t kRowsAtOnce = 48;
 
-// Bytes before the quants: in a block of a file, and of a panel.
+// Bytes before the quants: in a block of a file, and in a block of a panel.
 std::int64_t file_head(DType type) noexcept { return type == DType::q4_1 ? 4 : 2; }
 
-// q8_0 is kept as q + 128, which products of unsigned with signed bytes want.
+// q8_0 is stored as q + 128, as required by products of unsigned with signed bytes.
 std::byte turned(DType type, std::byte quant) noexcept { return type == DType::q8_0 ? quant ^ std::byte{0x80} : quant; }
 
 }  // namespace

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A matrix W [k, n] whose columns are rows of a file's blocks (q8_0, q4_0 or q4_1; core/block_types.h), kept as they
-// are, a few bits a number, and multiplied so. Only their order in memory is another one (kernels/decode_kernels.h).
+// A matrix W [k, n] whose columns are rows of a file's blocks (q8_0, q4_0 or q4_1; core/block_types.h), stored and
+// multiplied in that format, at a few bits per number. Only their order in memory differs (kernels/decode_kernels.h).
 //
-//   y = x W with x rounded to whole numbers of 16 bits, 32 of them to a scale: about 2^-17 of the largest of the 32.
+//   y = x W with x rounded to 16-bit integers, one scale per 32 of them: an error of about 2^-17 of the largest of the
+//   32.
 //
-// The sum of an element runs over its blocks in order, and a block's sum is exact: the bits depend on nothing but the
-// row of x and the column of W, on any machine.
+// The sum of an element runs over its blocks in order, and a block's sum is exact: on any machine, the bits depend only
+// on the row of x and the column of W.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +19,12 @@ namespace qkv {
 
 class BlockMatrix {
  public:
-  // k a multiple of 32. Throws std::invalid_argument for another type or k, std::bad_alloc.
+  // k: a multiple of 32. Throws std::invalid_argument for another type or k, and std::bad_alloc.
   BlockMatrix(DType type, std::int64_t k, std::int64_t n);
 
   // Columns first ... first + count - 1 from rows of blocks, [count, row_bytes(type, k)].
   void set_columns(std::int64_t first, std::int64_t count, const std::byte* rows) noexcept;
-  // Column j, exactly what its blocks say -> to [k].
+  // Column j dequantized exactly -> to [k].
   void column(std::int64_t j, float* to) const noexcept;
 
   std::int64_t columns() const noexcept { return n_; }

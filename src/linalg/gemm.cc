@@ -33,8 +33,9 @@ std::string gemm_implementation(bool, bool, std::int64_t, std::int64_t, std::int
 
 namespace {
 
-// With a transposed A, oneDNN sums long reductions (2048 terms and more) in parts whose number depends on the threads;
-// 1,500 terms and fewer never were. Longer ones are made of such parts here, added in order.
+// With a transposed A, oneDNN sums long reductions (2048 terms and more) in parts whose number depends on the thread
+// count; it was never observed to do so up to 1,500 terms. Longer sums are split here into parts of this size, added in
+// order.
 constexpr std::int64_t kLongestTransposed = 1024;
 
 using Key = std::array<std::int64_t, 7>;  // trans_a, trans_b, m, n, k, threads, bits of beta
@@ -62,7 +63,7 @@ dnnl::matmul::primitive_desc describe(bool trans_a, bool trans_b, std::int64_t m
   return {operation, attributes, cpu_engine()};
 }
 
-// oneDNN's other products break the promises of gemm.h: their bits depend on m and on the threads.
+// oneDNN's other products violate the guarantees of gemm.h: their bits depend on m and on the thread count.
 bool keeps_promises() {
   static const bool answer = is_brg(describe(false, false, 64, 64, 64, 0.0f));
   return answer;
@@ -98,7 +99,7 @@ void run_dense(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::
   cpu_stream().wait();
 }
 
-// The operand as it is where its rows are adjacent, else a dense copy kept in `room`.
+// Returns src itself if its rows are adjacent, else a dense copy in `buffer`.
 const float* as_dense(std::int64_t rows, std::int64_t cols, const float* src, std::int64_t ld,
                       std::vector<float>& buffer) {
   if (ld == cols || rows == 1) return src;

@@ -3,15 +3,15 @@
 //
 //   op(A) [m, k]: A is [m, k] with row stride lda, or, if trans_a, [k, m] with row stride lda
 //   op(B) [k, n]: B is [k, n] with row stride ldb, or, if trans_b, [n, k] with row stride ldb
-//   C     [m, n] with row stride ldc; beta 0 means that C is not read
+//   C     [m, n] with row stride ldc; with beta 0, C is not read
 //
-// Promises, for one build on one machine:
+// Guarantees, for one build on one machine:
 // * the bits do not depend on num_threads(), nor on being called inside a parallel_for task;
-// * row i of C has the same bits whatever m is and wherever the row stands, so that a token decoded alone gets the bits
-//   it has in a full pass;
+// * row i of C has the same bits for any m and any row index, so that a token decoded on its own has the same bits as
+//   in a full pass;
 // * strides do not change the bits.
-// Dense operands (lda, ldb and ldc as small as they can be) are the fast ones; others are packed first. Any size may be
-// 0. May be called from several threads at once. C must not overlap A or B.
+// Dense operands (smallest possible lda, ldb and ldc) are fast; others are packed first. Any size may be 0. May be
+// called from several threads at once. C must not overlap A or B.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ namespace qkv {
 void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda,
           const float* b, std::int64_t ldb, float beta, float* c, std::int64_t ldc);
 
-// Plain loops, for the f64 reference: sums over k run from 0 up.
+// Plain loops, for the f64 reference: sums over k in ascending order.
 void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, const double* a, std::int64_t lda,
           const double* b, std::int64_t ldb, double beta, double* c, std::int64_t ldc);
 
-// The implementation that a dense f32 product of this shape runs on: "brg:..." from oneDNN, or "tiles", our own
-// (sanitizer builds, and processors without AVX-512).
+// The implementation used for a dense f32 product of this shape: "brg:..." from oneDNN, or "tiles", our own (sanitizer
+// builds, and processors without AVX-512).
 std::string gemm_implementation(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k);
 
 }  // namespace qkv

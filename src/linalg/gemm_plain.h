@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The product as plain loops: each element of C is one sum over k from 0 up, whatever the tiling and the threads.
+// The product as plain loops: each element of C is one sum over k in ascending order, whatever the tiling and threads.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ void scale_matrix(std::int64_t m, std::int64_t n, T beta, T* c, std::int64_t ldc
 template <class T>
 void plain_gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
                 std::int64_t lda, const T* b, std::int64_t ldb, T beta, T* c, std::int64_t ldc) {
-  if (m == 0 || n == 0) return;  // nothing is read
+  if (m == 0 || n == 0) return;  // a and b are not read
   constexpr std::int64_t kRows = 4, kCols = 128;
   std::vector<T> transposed;  // [k, n]
   if (trans_b) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the products share of oneDNN: one engine, a stream a thread, and the question which implementation was chosen.
+// Shared by the oneDNN products: one engine, a stream per thread, and a check of the implementation chosen.
 #pragma once
 
 #include <omp.h>
@@ -15,9 +15,9 @@
 
 namespace qkv {
 
-// oneDNN asks the processor by itself; the level has to be set before its first use in the process. Where somebody else
-// in the process has used it, the highest level still keeps the promises: products on AMX are not taken for packed
-// ones.
+// oneDNN detects the processor itself; the level must be set before its first use in the process. If other code in the
+// process has already used it, the highest level still upholds the guarantees: AMX products are not accepted as packed
+// products.
 inline void limit_onednn() {
   using Isa = dnnl::cpu_isa;
   constexpr Isa kIsas[] = {Isa::sse41, Isa::avx2, Isa::avx512_core, Isa::avx512_core_bf16};
@@ -25,7 +25,7 @@ inline void limit_onednn() {
   const Isa isa = kIsas[static_cast<int>(level)];
   if (dnnl::set_max_cpu_isa(isa) == dnnl::status::success || level == processor_levels().back()) return;
   if ((static_cast<int>(dnnl::get_effective_cpu_isa()) & ~static_cast<int>(isa)) != 0)
-    throw std::runtime_error("[QKV_CPU] expected oneDNN not to be in use yet; found that this process has used it");
+    throw std::runtime_error("[QKV_CPU] expected oneDNN to be unused; found that this process has already used it");
 }
 
 inline dnnl::engine& cpu_engine() {
@@ -41,13 +41,13 @@ inline dnnl::stream& cpu_stream() {
   return stream;
 }
 
-// oneDNN's other products break the promises of gemm.h: their bits depend on m and on the threads.
+// oneDNN's other products violate the guarantees of gemm.h: their bits depend on m and on the thread count.
 inline bool is_brg(const dnnl::matmul::primitive_desc& desc) {
   return std::string_view(desc.impl_info_str()).starts_with("brg:");
 }
 
-// While it lives, products called on this thread may use so many threads, at most `most`; oneDNN asks OpenMP. Others in
-// the program that ask OpenMP as well (PyTorch) find its answer afterwards as it was.
+// For its lifetime, products called on this thread may use num_threads() threads, at most `most`; oneDNN takes the
+// number from OpenMP. It is restored afterwards for other users of OpenMP in the process (PyTorch).
 class ProductThreads {
  public:
   explicit ProductThreads(std::int64_t most) : before_(omp_get_max_threads()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dW = A^T B on one thread: oneDNN's gemm, which is faster here than its matmul, and whose bits are fixed when it runs
-// on one thread with one shape.
+// dW = A^T B on one thread with oneDNN's gemm, which is faster here than its matmul, and whose bits are fixed for one
+// thread and one shape.
 #include <algorithm>
 #include <vector>
 
@@ -15,7 +15,7 @@
 
 #include "linalg/onednn.h"
 
-// In oneDNN's library from 2.0 on, but not in its headers.
+// Exported by oneDNN since 2.0, but not declared in its headers.
 extern "C" __attribute__((weak)) dnnl_status_t dnnl_gemm_bf16bf16f32(char trans_a, char trans_b, dnnl_dim_t m,
                                                                      dnnl_dim_t n, dnnl_dim_t k, float alpha,
                                                                      const std::uint16_t* a, dnnl_dim_t lda,
@@ -27,7 +27,7 @@ namespace qkv {
 namespace {
 
 #ifndef QKV_PLAIN_GEMM
-// While it lives, products called on this thread use it alone.
+// For its lifetime, products called on this thread use only this thread.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) {

@@ -91,8 +91,8 @@ Product& cached_product(const Shape& shape) {
   return cache.emplace(shape, std::move(product)).first->second;
 }
 
-// The columns of a panel / 16 where the layout is panels of columns, each with its rows (pairs of rows in bf16) one
-// after the other; else 0. size: elements of a panel.
+// Columns per panel / 16 if the layout is panels of columns, each with its rows (pairs of rows in bf16) stored
+// consecutively; else 0. size: elements per panel.
 int panel_vectors(const dnnl::memory::desc& layout, bool bf16, std::int64_t& size) {
   const dnnl_memory_desc_t& d = layout.data;
   const dnnl_blocking_desc_t& b = d.format_desc.blocking;
@@ -135,7 +135,7 @@ void PackedMatrix::pack(DType operand, std::int64_t k, std::int64_t n, const flo
     elements_ = matrix_memory(layout.get_size());
     bytes_ = layout.get_size();
     const std::size_t element = dtype_size(operand);
-    if (bytes_ != static_cast<std::size_t>(k * n) * element) std::memset(elements_.get(), 0, bytes_);  // pads of panels
+    if (bytes_ != static_cast<std::size_t>(k * n) * element) std::memset(elements_.get(), 0, bytes_);  // panel padding
   }
   const dnnl::memory::desc plain(Dimensions{k, n}, Type::f32, transposed ? Dimensions{1, k} : Dimensions{n, 1});
   dnnl::memory from(plain, cpu_engine(), const_cast<float*>(b)), to(layout, cpu_engine(), elements_.get());
@@ -158,8 +158,8 @@ void PackedMatrix::product(Algorithm algorithm, std::int64_t rows, const void* x
 }
 
 void PackedMatrix::library_product(std::int64_t rows, const void* x, const float* bias, DType y_dtype, void* y) const {
-  // With few rows and more threads than panels of columns, oneDNN cuts the sums into parts, one a thread (seen up to 40
-  // rows, never from 64 on): no more threads than panels then.
+  // With few rows and more threads than panels of columns, oneDNN splits the sums into parts, one per thread (observed
+  // up to 40 rows, never from 64 on): use at most as many threads as panels in that case.
   const std::int64_t panels = (n_ + kPanel - 1) / kPanel;
   const ProductThreads threads(rows < 2 * kPanel ? panels : num_threads());
   Product& product = cached_product({operand_, y_dtype, bias != nullptr, rows, n_, k_, threads.count()});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of few rows with a packed matrix, as decoding needs them: each panel is read once, by one thread, front to
-// back. The order of the sums is the library's, which depends on the sizes; it is found by comparing bits, once for
-// each shape. Where none of the orders known gives the library's bits, the library does few rows too.
+// Products of few rows with a packed matrix, for decode: each panel is read once, sequentially, by one thread. The
+// order of sums is that of oneDNN, which depends on the sizes; it is found by comparing bits, once per shape. If none
+// of the known orders reproduces oneDNN's bits, oneDNN computes small batches too.
 #ifndef QKV_PLAIN_GEMM
 #include <algorithm>
 #include <array>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::int64_t kColumns = 64, kRowsAtOnce = 4;
 
-// x [rows, k] in the operand's type, numbers of all magnitudes near 1.
+// Normally distributed x [rows, k] in the compute dtype.
 Tensor random_rows(DType operand, std::int64_t rows, std::int64_t k) {
   const Random random(17, 0);
   Tensor x({rows, k}, operand);
@@ -52,7 +52,8 @@ std::int64_t PackedMatrix::small_batch_chunk() const {
   return std::max<std::int64_t>(chunk, 0);
 }
 
-// The one order of sums whose bits are the library's; 0: none is; -1: these elements do not tell (a matrix of zeros).
+// The only order of sums that reproduces oneDNN's bits; 0: none does; -1: not determined by these elements (zero
+// matrix).
 std::int64_t PackedMatrix::find_chunk() const {
   constexpr std::int64_t kRows = 3;
   const Tensor x = random_rows(operand_, kRows, k_);

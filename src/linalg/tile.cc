@@ -10,11 +10,11 @@
 namespace qkv {
 namespace {
 
-constexpr std::int64_t kPanelsPerTask = 8;  // row panels that read one column panel while it is in the cache
+constexpr std::int64_t kPanelsPerTask = 8;  // row panels that read one column panel while it is cached
 
 std::int64_t panels(std::int64_t size, std::int64_t width) { return (size + width - 1) / width; }
 
-// src(p, i) for p in [0, k) and i in [0, count) -> panel [k, width], the rest 0
+// src(p, i) for p in [0, k) and i in [0, count) -> panel [k, width], padded with 0
 template <class Source>
 void pack_panel(std::int64_t k, std::int64_t count, std::int64_t width, const Source& src, float* panel) {
   for (std::int64_t p = 0; p < k; ++p)
@@ -41,7 +41,7 @@ Tile best_tile() {
 
 void tiled_gemm(Tile tile, bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
                 std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
-  if (m == 0 || n == 0) return;  // nothing is read
+  if (m == 0 || n == 0) return;  // a and b are not read
   const std::int64_t row_panels = panels(m, kTileRows), column_panels = panels(n, kTileColumns);
   std::vector<float> packed_b(static_cast<std::size_t>(column_panels * k * kTileColumns));  // [column_panels, k, 16]
   parallel_for(column_panels, [&](std::int64_t q) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of our own, for processors on which oneDNN has none that keep the promises of gemm.h (without AVX-512): each
-// element of C is one sum over k from 0 up.
+// Our own products, for processors on which no oneDNN product meets the guarantees of gemm.h (without AVX-512): each
+// element of C is one sum over k in ascending order.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ void tile_avx2(std::int64_t k, const float* a, const float* b, float* c) noexcep
 #endif
 Tile best_tile();  // for this processor (os/cpu_level.h)
 
-// As gemm(), on the tile given.
+// Like gemm(), using the given tile.
 void tiled_gemm(Tile tile, bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
                 std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c, std::int64_t ldc);
 

@@ -31,7 +31,7 @@ void copy_rounded(std::int64_t rows, std::int64_t columns, const T* src, std::in
                   });
 }
 
-// Room to put matrices together in, kept by the thread: training does it anew each step.
+// Thread-local buffer for joining matrices, reused in each training step.
 template <class T>
 T* buffer_of(std::int64_t size) {
   thread_local std::vector<T> buffer;
@@ -41,14 +41,14 @@ T* buffer_of(std::int64_t size) {
 
 }  // namespace
 
-// W, or W^T if `transposed`, dense in the operand's type, where there is no packed product; else packed both ways.
+// W, or W^T if `transposed`: dense in the compute dtype if there is no packed product; otherwise packed both ways.
 struct Weights::Impl {
   DType operand = DType::f32;
   std::int64_t in = 0, out = 0;
   bool transposed = false, backward = false;
   Tensor dense;                          // [in, out] or, if transposed, [out, in]
   PackedMatrix packed, packed_backward;  // [in, out] and [out, in]
-  std::vector<BlockMatrix> blocks;       // side by side, [in, columns] each; or empty
+  std::vector<BlockMatrix> blocks;       // concatenated, [in, columns] each; or empty
 
   bool is_packed() const { return packed_products(operand); }
   std::int64_t stride() const { return transposed ? in : out; }
@@ -81,7 +81,7 @@ Weights& Weights::operator=(Weights&&) noexcept = default;
 
 Weights::Weights(DType operand, std::int64_t in, std::int64_t out) : impl_(std::make_unique<Impl>()) {
   if (operand != DType::f32 && operand != DType::bf16 && operand != DType::f64)
-    throw std::invalid_argument("[weights] operand expected f32, bf16 or f64; found " +
+    throw std::invalid_argument("[weights] expected compute dtype f32, bf16 or f64; found " +
                                 std::string(dtype_name(operand)));
   impl_->operand = operand;
   impl_->in = in;
@@ -120,7 +120,7 @@ void Weights::prepare_transposed(const T* e, std::int64_t columns, bool backward
 
 namespace {
 
-// y [rows, n] = x [rows, k] op(B), plain: B dense in S, sums in T
+// y [rows, n] = x [rows, k] op(B), plain loops: B dense in S, sums in T
 template <class S, class T, class D>
 void dense_product(bool transposed, std::int64_t rows, std::int64_t n, std::int64_t k, const S* x, const S* b,
                    const T* bias, D* y) {
@@ -167,8 +167,8 @@ std::size_t Weights::bytes() const noexcept {
 }
 
 void Weights::prepare_blocks(std::span<const BlockColumns> parts) {
-  constexpr std::int64_t kAtOnce = 16;  // columns that a task reads
-  if (impl_->operand != DType::f32) throw std::invalid_argument("[weights] blocks expected f32 operands");
+  constexpr std::int64_t kAtOnce = 16;  // columns per task
+  if (impl_->operand != DType::f32) throw std::invalid_argument("[weights] expected f32 as compute dtype for blocks");
   impl_->blocks.clear();
   impl_->backward = false;
   std::int64_t columns = 0;
@@ -213,7 +213,7 @@ void block_product(std::span<const BlockMatrix> parts, std::int64_t rows, std::i
   }
   parallel_spans(panels, [=](std::int64_t panel) {
     const BlockMatrix* part = parts.data();
-    std::int64_t first = 0;  // column of the part
+    std::int64_t first = 0;  // first column of the part
     for (; panel >= part->panels(); ++part) {
       panel -= part->panels();
       first += part->columns();
@@ -228,7 +228,7 @@ void block_product(std::span<const BlockMatrix> parts, std::int64_t rows, std::i
 
 }  // namespace
 
-// Threads that wait ask for what parallel_spans over the panels will give them.
+// Waiting threads prefetch the panels that parallel_spans will assign to them.
 void Weights::prefetch() const noexcept {
   Team* team = Team::current();
   if (!team || !impl_) return;
@@ -263,7 +263,7 @@ void Weights::forward(std::int64_t rows, const S* x, const T* bias, D* y) const 
 
 template <class S, class D>
 void Weights::backward_input(std::int64_t rows, const S* dy, D* dx) const {
-  if (!impl_->backward) throw std::logic_error("[weights] prepared for forward products alone");
+  if (!impl_->backward) throw std::logic_error("[weights] prepared for forward products only");
   if (rows == 0) return;
   using T = std::conditional_t<std::is_same_v<S, double>, double, float>;
   if constexpr (!std::is_same_v<S, double>) {

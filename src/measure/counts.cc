@@ -7,17 +7,18 @@
 namespace qkv {
 
 std::int64_t causal_pairs(std::int64_t q_len, std::int64_t kv_len, std::int64_t start) noexcept {
-  // Query i reads clamp(start + i + 1, 0, kv_len) keys: none, then one more each, then all.
-  const std::int64_t first = std::clamp<std::int64_t>(-start, 0, q_len);                 // the first that reads a key
-  const std::int64_t full = std::clamp<std::int64_t>(kv_len - 1 - start, first, q_len);  // the first that reads all
+  // Query i reads clamp(start + i + 1, 0, kv_len) keys: first none, then one more per query, then all.
+  const std::int64_t first = std::clamp<std::int64_t>(-start, 0, q_len);  // first query that reads a key
+  const std::int64_t full =
+      std::clamp<std::int64_t>(kv_len - 1 - start, first, q_len);  // first query that reads all keys
   const std::int64_t rising = full - first;
   return rising * (start + first + 1) + rising * (rising - 1) / 2 + (q_len - full) * kv_len;
 }
 
 std::int64_t readable_pairs(std::int64_t q_len, std::int64_t kv_len, std::int64_t start, bool causal,
                             std::int64_t window_left, std::int64_t window_right) noexcept {
-  // Keys up to position + right, without those before position - left: those up to position - left - 1.
-  const std::int64_t all = q_len + kv_len + std::abs(start);  // no limit either
+  // Keys up to position + right, minus those before position - left: keys up to position - left - 1.
+  const std::int64_t all = q_len + kv_len + std::abs(start);  // also unlimited
   window_left = std::min(window_left, all);
   window_right = std::min(window_right, all);
   const bool bounded = causal || window_right >= 0;
@@ -31,13 +32,13 @@ double attention_forward_flops(double pairs, std::int64_t d_k, std::int64_t d_v)
 }
 
 double attention_backward_flops(double pairs, std::int64_t d_k, std::int64_t d_v) noexcept {
-  // Over d_k: scores again, dq, dk. Over d_v: dprobs, dv.
+  // Over d_k: recomputed scores, dq, dk. Over d_v: dprobs, dv.
   return pairs * 2.0 * static_cast<double>(3 * d_k + 2 * d_v);
 }
 
 namespace {
 
-// [rows, inner] . [inner, columns], and perhaps + [columns]
+// [rows, inner] . [inner, columns], optionally + [columns]
 StepWork product(double rows, double inner, double columns, const AttentionSizes& s) noexcept {
   const auto size = static_cast<double>(s.element_bytes), bias = s.bias ? 1.0 : 0.0;
   return {0, rows * columns * (2 * inner + bias), size * (rows * inner + (inner + bias) * columns + rows * columns)};
@@ -67,7 +68,7 @@ AttentionWork attention_work(const AttentionSizes& s) noexcept {
 }
 
 StepWork AttentionWork::total() const noexcept {
-  StepWork sum{scores.scores, 0, 0};  // the same pairs in every step
+  StepWork sum{scores.scores, 0, 0};  // the number of pairs is the same in every step
   for (const StepWork* w :
        {&queries, &keys, &values, &scores, &scale, &mask, &softmax, &weighted_sum, &output, &residual}) {
     sum.flops += w->flops;
@@ -102,7 +103,7 @@ double training_flops_per_token(const ModelConfig& config, std::int64_t ctx) noe
 }
 
 std::int64_t kv_cache_bytes(const ModelConfig& c, std::int64_t tokens, DType dtype) noexcept {
-  std::int64_t numbers = 0;  // of a token
+  std::int64_t numbers = 0;  // per token
   for (std::int64_t i = 0; i < c.n_layer; ++i)
     numbers += c.layer(i).n_kv_head * (c.layer(i).head_dim + c.layer(i).v_head_dim);
   return numbers * tokens * static_cast<std::int64_t>(dtype_size(dtype));

@@ -14,13 +14,13 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::max(1e-9, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 }
 
-// Cycles a second, in 1e9: additions that wait for each other take a cycle each.
+// Clock rate in GHz: dependent additions take one cycle each.
 double measure_ghz() {
   constexpr std::int64_t kRounds = 1 << 16, kAdditions = 16;
   double best = 1e9;
   for (int attempt = 0; attempt < 24; ++attempt) {
     std::uint64_t sum = 0, step = 1;
-    asm volatile("" : "+r"(step));  // not known to the compiler
+    asm volatile("" : "+r"(step));  // unknown to the compiler
     const auto begin = std::chrono::steady_clock::now();
     for (std::int64_t i = 0; i < kRounds; ++i) {
 #if defined(__clang__)
@@ -38,7 +38,7 @@ double measure_ghz() {
   return static_cast<double>(kRounds * kAdditions) / best * 1e-9;
 }
 
-// The shortest of several runs of about 1 ms on this thread, in seconds a round.
+// The shortest of several runs of about 1 ms on this thread, in seconds per round.
 double seconds_per_round(const measure::PeakLoop& loop) {
   std::int64_t rounds = 1 << 10;
   const auto run = [&](int times) {
@@ -61,8 +61,8 @@ PeakMeter::PeakMeter(DType dtype, std::string_view kernels) : threads_(num_threa
   loop_ = loop.run;
   flops_per_round_ = loop.flops_per_round;
   instructions_ = loop.kernels;
-  // Long enough that starting the threads does not count; counted on one thread, so that what else the machine does
-  // cannot make it short.
+  // Long enough for the cost of starting threads to be negligible; calibrated on one thread, so that other load on the
+  // machine cannot make it too short.
   rounds_ = static_cast<std::int64_t>(std::ceil(1e-2 / seconds_per_round(loop)));
 }
 

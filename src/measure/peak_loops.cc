@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Twelve independent sums hide the latency of a multiply-add (4 to 6 cycles, two a cycle). Written as assembly, since a
-// compiler moves sums to memory or folds them away, and so that no wider instruction leaks into the rest of the
+// Twelve independent sums hide the latency of a multiply-add (4 to 6 cycles, two per cycle). Written in assembly, since
+// compilers move the sums to memory or optimize them away, and so that no wider instruction is used in the rest of the
 // program.
 #include "measure/peak_loops.h"
 
@@ -44,7 +44,7 @@ using Four = float __attribute__((vector_size(16)));
 
 void portable_loop(std::int64_t rounds) noexcept {
   Four sums[kSums] = {};   // [kSums]
-  volatile float one = 1;  // not known to the compiler
+  volatile float one = 1;  // unknown to the compiler
   const Four factor = {one, one, one, one};
   for (std::int64_t i = 0; i < rounds; ++i) {
     for (Four& sum : sums) sum = sum * factor + factor;
@@ -55,7 +55,7 @@ void portable_loop(std::int64_t rounds) noexcept {
 
 #endif
 
-// A multiply-add counts as two operations; `width` is how many of them an instruction does.
+// A multiply-add counts as two operations; `width` is the number of multiply-adds per instruction.
 PeakLoop loop(const char* kernels, DType dtype, void (*run)(std::int64_t) noexcept, std::int64_t width) {
   return {kernels, dtype, run, 2 * width * kSums, kSums};
 }
@@ -77,8 +77,7 @@ std::vector<PeakLoop> peak_loops() {
 
 PeakLoop peak_loop(DType dtype, std::string_view kernels) {
   if (dtype != DType::f32 && dtype != DType::bf16) {
-    throw std::invalid_argument("[measure] a peak is measured for f32 or bf16; found " +
-                                std::string(dtype_name(dtype)));
+    throw std::invalid_argument("[measure] expected f32 or bf16; found " + std::string(dtype_name(dtype)));
   }
   const std::vector<PeakLoop> loops = peak_loops();
   const PeakLoop* found = nullptr;
@@ -88,7 +87,7 @@ PeakLoop peak_loop(DType dtype, std::string_view kernels) {
     if (!found && candidate.dtype == DType::f32) found = &candidate;
   }
   if (!found) {
-    throw std::invalid_argument("[measure] expected a set of kernels that this processor has; found '" +
+    throw std::invalid_argument("[measure] expected a kernel set that this processor supports; found '" +
                                 std::string(kernels) + "'");
   }
   return *found;

@@ -20,12 +20,12 @@ std::int64_t checked(std::int64_t bytes) {
   return bytes;
 }
 
-// Bytes of a part that one of `threads` threads reads, whole blocks.
+// Bytes of a part read by each of `threads` threads, in whole blocks.
 std::int64_t share_of(std::span<const std::byte> part, std::int64_t threads) {
   return static_cast<std::int64_t>(part.size()) / (threads * measure::kReadBlock) * measure::kReadBlock;
 }
 
-// Where the first whole cache line of a part begins.
+// Start of the first whole cache line of a part.
 const char* start_of(std::span<const std::byte> part) {
   constexpr std::uintptr_t kLine = 64;
   const auto at = reinterpret_cast<std::uintptr_t>(part.data());
@@ -35,12 +35,12 @@ const char* start_of(std::span<const std::byte> part) {
 }  // namespace
 
 ReadMeter::ReadMeter(std::int64_t bytes) : threads_(num_threads()) {
-  // Every thread has a share of whole blocks of its own.
+  // Each thread has its own share of whole blocks.
   const std::int64_t blocks = (checked(bytes) + measure::kReadBlock - 1) / measure::kReadBlock;
   const std::int64_t share = (blocks + threads_ - 1) / threads_ * measure::kReadBlock;
   bytes_ = share * threads_;
   memory_ = Tensor({bytes_ / 8}, DType::i64);
-  // Pages that nobody wrote may all be the one page of zeros.
+  // Pages that were never written may all map to one zero page.
   parallel_for(threads_, [&](std::int64_t t) {
     std::memset(static_cast<char*>(memory_.raw()) + t * share, 1, static_cast<std::size_t>(share));
   });

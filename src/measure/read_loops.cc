@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads in assembly, so that a compiler keeps loads whose value nobody uses, and so that no wide instruction leaks into
-// the rest of the program.
+// Loads in assembly, so that the compiler keeps loads whose values are unused, and so that no wide instruction is used
+// in the rest of the program.
 #include "measure/read_loops.h"
 
 #include "os/cpu_level.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kLine = 64;
 
-// A cache line, in the narrowest loads that everyone has, or wider ones.
+// Reads a cache line with the narrowest, universally available loads, or wider ones.
 struct Narrow {
   static void line(const char* p) noexcept {
 #if defined(__x86_64__)
@@ -43,8 +43,8 @@ struct Avx512 {
 };
 #endif
 
-// Streams are equal parts of the memory, read side by side; Ahead is how many bytes before its use a line is asked for,
-// 0 if it is left to the hardware.
+// Streams are equal parts of the memory, read in parallel; Ahead is the prefetch distance in bytes, 0 if prefetching is
+// left to the hardware.
 template <class Loads, int Streams, int Ahead>
 void read(const char* memory, std::int64_t bytes) noexcept {
   const std::int64_t part = bytes / Streams;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops that read memory in order and do nothing else.
+// Loops that only read memory sequentially.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct ReadLoop {
   void (*run)(const char* memory, std::int64_t bytes) noexcept;
 };
 
-// Plain, with prefetching at several distances, and from several places at once, in the widest loads there are.
+// Plain loops, loops with several prefetch distances, and loops with several streams, with the widest loads available.
 std::vector<ReadLoop> read_loops();
 
 }  // namespace qkv::measure

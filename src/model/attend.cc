@@ -6,7 +6,7 @@
 namespace qkv {
 namespace {
 
-// x [rows, heads * d], row strides allowed, seen as [batch, heads, ctx, d]
+// x [rows, heads * d], row strides allowed, viewed as [batch, heads, ctx, d]
 View by_head(const Sequences& s, const View& x, std::int64_t heads) {
   const std::int64_t d = x.shape[1] / heads, stride = x.strides[0];
   return {x.data, x.dtype, Dims{s.batch, heads, s.ctx, d},
@@ -20,7 +20,7 @@ struct HeadViews {
       : q(by_head(s, x.q, c.n_head)), k(by_head(s, x.k, c.n_kv_head)), v(by_head(s, x.v, c.n_kv_head)) {}
 };
 
-// What a layer's configuration says of its attention: where rows attend to is the caller's.
+// Attention options from a layer's configuration; the caller sets the positions.
 AttentionOptions layer_options(const LayerWeights& w) {
   const LayerConfig& c = *w.config;
   AttentionOptions options;
@@ -48,7 +48,7 @@ void rotate(Pass& p, const LayerWeights& w, const Sequences& s, std::int64_t fir
   if (c.positions != Positions::rotary) return;
   const RotaryTable& table = p.rotary[w.rotary];
   const std::int64_t rotated = rotated_dims(c);
-  // Where q and k are side by side they are rotated as one.
+  // Adjacent q and k are rotated in one call.
   const std::int64_t gap = static_cast<const char*>(k.data) - static_cast<const char*>(q.data);
   if (q.strides[0] == k.strides[0] && gap == q.shape[1] * static_cast<std::int64_t>(dtype_size(q.dtype)))
     return p.device.rotary(s, table, {c.n_head + c.n_kv_head, c.head_dim, rotated}, first_position, back, q);
@@ -56,12 +56,12 @@ void rotate(Pass& p, const LayerWeights& w, const Sequences& s, std::int64_t fir
   p.device.rotary(s, table, {c.n_kv_head, c.head_dim, rotated}, first_position, back, k);
 }
 
-// Views [batch, heads, ctx, d], shown token by token.
+// Views [batch, heads, ctx, d], passed to the sink in token order.
 void trace_heads(const LayerTrace& trace, TraceSite site, const View& heads) {
   if (trace.sink) trace.pass(site, swap_axes(heads, 1, 2));
 }
 
-// Attention whose matrices go to the sink.
+// Attention that passes its matrices to the sink.
 void traced_attention(Pass& p, const HeadViews& x, const AttentionOptions& options, const AttentionResults& results,
                       const LayerTrace& trace) {
   Tensor products, scaled, scores, pattern;  // [batch, n_head, ctx, ctx]

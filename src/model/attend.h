@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How rows attend: within the batch at hand (training, logits, traces), or to what caches hold (prefill, decoding).
+// What rows attend to: their own batch (training, logits, traces) or KV caches (prefill, decode).
 #pragma once
 
 #include <span>
@@ -14,17 +14,17 @@ struct Heads {
   View q, k, v;
 };
 
-// Sequences of the batch attend to themselves, from position 0 on.
+// Sequences of the batch attend to themselves, starting at position 0.
 class BatchAttention : public Attention {
  public:
   void forward(Pass& pass, const LayerWeights& w, const View& q, const View& k, const View& v,
                LayerActivations& a) override;
 };
-// From the gradient of heads to those of q, k and v before their rotation, and of the sinks.
+// Gradients of q, k and v before rotation, and of the sinks, from the gradient of the heads.
 void attend_backward(Pass& pass, const LayerWeights& w, const Heads& x, const LayerActivations& a, const View& dheads,
                      const Heads& dx, const SlotPointers& dsinks, const GradientSlots& g);
 
-// The rows of each part follow what its state's caches hold, and are appended to them.
+// The rows of each part attend to its state's caches and are appended to them.
 class CachedAttention : public Attention {
  public:
   explicit CachedAttention(std::span<const DecodePart> parts) : parts_(parts) {}

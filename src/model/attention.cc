@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The attention of a layer: attend(rope(norm(y W_Q + b_Q)), rope(norm(y W_K + b_K)), y W_V + b_V) W_O + b_O, the norms
-// where the configuration has QK-norm.
+// Attention of a layer: attend(rope(norm(y W_Q + b_Q)), rope(norm(y W_K + b_K)), y W_V + b_V) W_O + b_O; norms only
+// with QK-norm.
 #include <algorithm>
 #include <array>
 #include <initializer_list>
@@ -14,7 +14,7 @@ namespace {
 
 using R = ParameterRole;
 
-// The q, k and v of a layer's projections, or their gradients, side by side in `all` [rows, q + k + v].
+// q, k and v of a layer, or their gradients, concatenated in `all` [rows, q + k + v].
 struct Projections {
   View q, k, v;  // [rows, q], [rows, k], [rows, v] with the row stride of `all`
   Projections(const LayerWeights& w, const View& all)
@@ -26,13 +26,13 @@ struct Projections {
 struct Groups {
   std::int64_t count, width;
 };
-// How QK-norm groups the numbers of a token's queries or keys, `heads` of them.
+// QK-norm groups for a token's queries or keys with `heads` heads.
 Groups groups_of(const LayerConfig& c, std::int64_t heads) {
   if (c.qk_norm == QkNorm::all_heads) return {1, heads * c.head_dim};
   return {heads, c.head_dim};
 }
 
-// q and k as attention takes them, before the rotation: those of the projections, or their norms in a.qk.
+// q and k before rotation: the projections, or their normalized values in a.qk.
 Projections normalized(Pass& p, const LayerWeights& w, LayerActivations& a) {
   const LayerConfig& c = *w.config;
   Projections x(w, a.qkv.get());

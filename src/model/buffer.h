@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device that a model keeps between passes.
+// Device memory that a model keeps between passes.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace qkv {
 
-// Grows to the largest size taken and is then used again. Contents are not kept when it grows.
+// Grows to the largest size requested and is reused. Growing discards the contents.
 class Buffer {
  public:
   View take(const Device& device, DType dtype, const Dims& shape) {
@@ -18,7 +18,7 @@ class Buffer {
     view_ = {memory_.raw(), dtype, shape, contiguous_strides(shape)};
     return view_;
   }
-  // What was taken last.
+  // The most recently taken view.
   const View& get() const noexcept { return view_; }
 
  private:

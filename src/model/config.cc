@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a configuration means and which ones there are by name.
+// Validation and resolution of model configurations, and the presets.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -50,16 +50,17 @@ void check_positions(const LayerConfig& c) {
       refuse("rope_share expected a number above 0 and at most 1; found " + number_text(c.rope_share));
     const std::int64_t rotated = rotated_dims(c);
     if (rotated < 2 || rotated % 2 != 0)
-      refuse("rotary positions expected an even number of rotated dimensions, " +
+      refuse("rotary positions require an even number of rotated dimensions, " +
              std::string(c.rope_share == 1 ? "head_dim" : "head_dim * rope_share") + "; found " +
              std::to_string(rotated));
     require_positive("rope_theta", c.rope_theta);
     check_rope_scaling(c.rope_scaling, rotated);
   } else {
     if (!(c.rope_scaling == RopeScaling{}) || c.rope_share != 1)
-      refuse("rope_scaling and rope_share expected rotary positions; found " +
-             std::string(c.positions == Positions::learned ? "learned ones" : "none"));
-    if (!std::isfinite(c.rope_theta)) require_positive("rope_theta", c.rope_theta);  // unused, yet written to files
+      refuse("rope_scaling and rope_share require rotary positions; found " +
+             std::string(c.positions == Positions::learned ? "learned" : "none"));
+    if (!std::isfinite(c.rope_theta))
+      require_positive("rope_theta", c.rope_theta);  // unused here, but written to files
   }
 }
 
@@ -72,14 +73,14 @@ void check_attention(const LayerConfig& c) {
 
 void check_norms(const LayerConfig& c) {
   require_positive("norm_eps", c.norm_eps);
-  if (c.norm_bias && c.norm != Norm::layernorm) refuse("norm_bias expected layernorm; found rmsnorm");
-  if (c.norm_gain_offset && !c.norm_gain) refuse("norm_gain_offset expected norm_gain; found norms without gain");
+  if (c.norm_bias && c.norm != Norm::layernorm) refuse("norm_bias requires layernorm; found rmsnorm");
+  if (c.norm_gain_offset && !c.norm_gain) refuse("norm_gain_offset requires norm_gain; found norm_gain false");
   if (c.residual == Residual::parallel_shared_norm && c.norm_place != NormPlace::before)
-    refuse("residual parallel_shared_norm expected norm_place before; found another");
+    refuse("residual parallel_shared_norm requires norm_place before; found another value");
   require_positive("residual_scale", c.residual_scale);
 }
 
-// The layer with every derivable size filled in.
+// The layer with all derived sizes filled in.
 LayerConfig resolved_layer(LayerConfig c, std::int64_t d_model) {
   require_size("n_head", c.n_head, kMost);
   if (c.n_kv_head == 0) c.n_kv_head = c.n_head;
@@ -155,7 +156,7 @@ ModelConfig llama_135m() {
   return c;
 }
 
-// The presets, smallest first within a family.
+// The presets, smallest first within each family.
 struct Preset {
   const char* name;
   ModelConfig (*config)();
@@ -190,7 +191,7 @@ ModelConfig ModelConfig::resolved() const {
   for (LayerConfig& one : c.layers) {
     one = resolved_layer(one, c.d_model);
     if (one.positions == Positions::learned && c.positions != Positions::learned)
-      refuse("a layer with learned positions expected a model with learned positions");
+      refuse("learned positions in a layer require learned positions in the model");
   }
   const auto as_all = [&](const LayerConfig& one) { return one == static_cast<const LayerConfig&>(c); };
   if (std::all_of(c.layers.begin(), c.layers.end(), as_all)) c.layers.clear();
@@ -213,7 +214,7 @@ std::vector<double> rotary_frequencies(const LayerConfig& c) {
     if (s.low_freq_factor == 0) {
       frequency /= s.factor;
     } else {
-      // How many waves fit into the first context: few means a low frequency.
+      // Wavelengths per original context: few means a low frequency.
       const double waves = original * frequency / kTurn;
       const double kept = (waves - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
       if (kept < 1) frequency *= kept <= 0 ? 1 / s.factor : (1 - kept) / s.factor + kept;
@@ -229,7 +230,7 @@ std::vector<float> alibi_slopes(std::int64_t n_head) {
   while (2 * power <= n_head) power *= 2;
   std::vector<float> slopes;  // [n_head]
   for (std::int64_t h = 0; h < n_head; ++h) {
-    const bool between = h >= power;  // from the slopes of 2 * power heads, every second one
+    const bool between = h >= power;  // from the slopes of 2 * power heads, every other one
     const double exponent = between ? -4.0 * static_cast<double>(2 * (h - power) + 1) / static_cast<double>(power)
                                     : -8.0 * static_cast<double>(h + 1) / static_cast<double>(power);
     slopes.push_back(static_cast<float>(std::exp2(exponent)));

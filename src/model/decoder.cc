@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole pass over sequences, forward and backward; decoder_head.cc has the head and the loss, decoder_read.cc prefill
-// and decoding.
+// Full passes over sequences, forward and backward. decoder_head.cc: LM head and loss; decoder_read.cc: prefill and
+// decode.
 #include "model/decoder.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ View Decoder::embed(Pass& p, std::span<const std::int32_t> tokens) {
   return x;
 }
 
-// sum [rows, d_model], what embed() made
+// sum [rows, d_model]: the output of embed()
 void Decoder::trace_embedding(const Pass& p, std::span<const std::int32_t> tokens, const View& sum) {
   const LayerTrace around = p.trace(-1);
   const ConstView positions = weights_.positions;  // [ctx_len, d_model] or empty
@@ -65,8 +65,8 @@ void Decoder::trace_embedding(const Pass& p, std::span<const std::int32_t> token
               {positions.data, positions.dtype, Dims{p.s.batch, p.s.ctx, c_.d_model}, Dims{0, c_.d_model, 1}});
 }
 
-// x [rows, d_model], the first layer's input -> the head's input, [rows, d_model] of the operand type. The stream's
-// last value is left in work_.x.
+// x [rows, d_model], the first layer's input -> the LM head's input, [rows, d_model] in the compute dtype. The final
+// residual stream is left in work_.x.
 View Decoder::layers_forward(Pass& p, View x, bool keep) {
   Stream stream{x, {}};
   const std::size_t count = weights_.layers.size();
@@ -93,7 +93,7 @@ View Decoder::layers_forward(Pass& p, View x, bool keep) {
   return y;
 }
 
-// -> the head's input, [rows, d_model] of the operand type
+// -> the LM head's input, [rows, d_model] in the compute dtype
 View Decoder::forward(Pass& p, std::span<const std::int32_t> tokens, bool keep) {
   rotary_.reach(p.s.ctx);
   p.rotary = rotary_.views();
@@ -101,10 +101,10 @@ View Decoder::forward(Pass& p, std::span<const std::int32_t> tokens, bool keep) 
   return layers_forward(p, embed(p, tokens), keep);
 }
 
-// work_.dx holds the gradient of the head's input.
+// On entry, work_.dx contains the gradient of the LM head's input.
 void Decoder::backward(Pass& p, std::span<const std::int32_t> tokens, const GradientSlots& g) {
   const View dx = work_.dx.get();  // [rows, d_model]
-  // y = norm(x): the norm's parameters, then its input, whose gradient replaces that of y.
+  // y = norm(x): adds the norm's parameter gradients and replaces the gradient of y by that of x.
   const auto through_norm = [&](const NormWeights& norm, const View& x, const View& stats) {
     const PartTimer timer(profile_, &ModelProfile::norms);
     device_.norm_backward(p.s, g.steps, norm.parameters, x, stats, dx, false, dx, {g.of(norm.gain), g.of(norm.bias)});
@@ -133,7 +133,7 @@ void Decoder::backward(Pass& p, std::span<const std::int32_t> tokens, const Grad
 void Decoder::logits(const ParameterViews& values, const Sequences& s, std::span<const std::int32_t> tokens,
                      const View& logits, TraceSink* sink) {
   weights_.prepare(values, false);
-  const std::int64_t group = sink ? s.batch : sequences_per_pass(s.ctx);  // a sink sees all sequences at once
+  const std::int64_t group = sink ? s.batch : sequences_per_pass(s.ctx);  // a sink gets all sequences at once
   for (std::int64_t b = 0; b < s.batch; b += group) {
     BatchAttention attention;
     Pass p = pass(s.part(b, group), attention);

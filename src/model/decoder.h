@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decoder as a computation on a device: parameters in, logits, losses and gradients out.
+// The decoder on a device: computes logits, losses and gradients from parameters.
 //
 //   x = embedding_scale * token_embedding[token] (+ position_embedding[t])      x = norm(x) if embedding_norm
 //   each layer: layer.h
-//   logits = softcap(logit_scale * (norm(x) head)), without what the configuration does not have
+//   logits = softcap(logit_scale * (norm(x) head)); steps that the configuration does not have are skipped
 #pragma once
 
 #include <cstdint>
@@ -22,33 +22,33 @@ namespace qkv {
 
 class Decoder {
  public:
-  // All three must outlive it. config is resolved.
+  // All three must outlive the decoder. config is resolved.
   Decoder(const ModelConfig& config, const ParameterTable& table, Device& device, DType operand);
 
   Device& device() const noexcept { return device_; }
   DType operand() const noexcept { return operand_; }
-  // The parameters have changed or are about to.
+  // Call when the parameters have changed or are about to.
   void forget_parameters() noexcept { weights_.forget(); }
-  // Matrices straight from a file, for forward passes; `values` has the other parameters.
+  // Uses matrices straight from a file, for forward passes; `values` has the other parameters.
   void keep_stored(const ParameterViews& values, const StoredParameters& source, bool keep_blocks) {
     weights_.prepare_stored(values, source, keep_blocks);
   }
-  // Bytes that a forward pass of one row reads of the matrices.
+  // Bytes of matrices read by a forward pass of one row.
   std::size_t weight_bytes() const { return weights_.bytes(); }
-  // Keep of each layer only its input, q, k, v and what the heads read, and compute the rest again in the backward
-  // pass.
+  // Activation checkpointing: per layer, keep only the input, q, k, v and the heads' output, and recompute the rest in
+  // the backward pass.
   void set_recompute(bool recompute) noexcept { recompute_ = recompute; }
   void set_dropout(const ModelDropout& dropout) noexcept { dropout_ = dropout; }
   void set_profile(ModelProfile* profile) noexcept { profile_ = profile; }
 
-  // logits [rows, vocab_size] of the stream type; sink may be null
+  // logits [rows, vocab_size] in the stream dtype; sink may be null
   void logits(const ParameterViews& values, const Sequences& s, std::span<const std::int32_t> tokens,
               const View& logits, TraceSink* sink = nullptr);
   // stream [rows, d_model] -> logits [rows, vocab_size]
   void unembed(const ParameterViews& values, const View& stream, const View& logits);
-  // The loss; with gradients, scale * d(loss.sum) is added to their sum. batch has been checked.
+  // Returns the loss; with gradients, adds scale * d(loss.sum) to their sum. batch has been checked.
   Loss loss(const ParameterViews& values, const Batch& batch, double scale, GradientSum::Impl* gradients);
-  // Evaluates each part's tokens after those that its state holds, and writes the last one's logits.
+  // Evaluates each part's tokens after those in its state, and writes the logits of the last one.
   void read(const ParameterViews& values, std::span<const DecodePart> parts);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The head and the loss. Logits are made for some rows at a time: they never exist for a whole batch in training.
+// The LM head and the loss. Logits are computed in chunks of rows: in training they never exist for a whole batch.
 #include <algorithm>
 #include <vector>
 
@@ -9,13 +9,13 @@
 
 namespace qkv {
 
-// What the configuration does to logits [rows, padded].
+// Applies logit scale and softcap to logits [rows, padded].
 void Decoder::finish_logits(const View& logits) {
   if (c_.logit_scale != 1) device_.scale(c_.logit_scale, logits);
   if (c_.logit_softcap != 0) device_.softcap(c_.logit_softcap, logits);
 }
 
-// x [rows, d_model] of the operand type -> logits [rows, vocab_size]
+// x [rows, d_model] in the compute dtype -> logits [rows, vocab_size]
 void Decoder::head_logits(const View& x, const View& logits) {
   const std::int64_t vocab = c_.vocab_size, padded = padded_vocab(c_), most = rows_of_logits(c_);
   for (std::int64_t i = 0; i < x.shape[0]; i += most) {
@@ -32,7 +32,7 @@ void Decoder::head_logits(const View& x, const View& logits) {
 void Decoder::unembed(const ParameterViews& values, const View& stream, const View& logits) {
   weights_.prepare(values, false);
   const Dims shape = stream.shape;
-  View y = stream;  // [rows, d_model] of the operand type
+  View y = stream;  // [rows, d_model] in the compute dtype
   if (c_.final_norm) {
     y = work_.final_norm.take(device_, operand_, shape);
     device_.norm(weights_.final_norm.parameters, stream, y,
@@ -44,8 +44,8 @@ void Decoder::unembed(const ParameterViews& values, const View& stream, const Vi
   head_logits(y, logits);
 }
 
-// Adds the loss of a group of sequences to total; the sum has one order whatever the groups are: a sequence's rows in
-// order, then the sequences in order. x [rows, d_model], the head's input -> dx [rows, d_model], its gradient
+// Adds the loss of a group of sequences to total. The summation order does not depend on the groups: a sequence's rows
+// in order, then the sequences in order. x [rows, d_model], the LM head's input -> dx [rows, d_model], its gradient
 void Decoder::head_loss(Pass& p, const View& x, const std::int32_t* targets, double scale, const View& dx,
                         const GradientSlots* g, Loss& total) {
   const PartTimer timer(profile_, &ModelProfile::head);
@@ -59,7 +59,7 @@ void Decoder::head_loss(Pass& p, const View& x, const std::int32_t* targets, dou
   } else {
     for (std::int64_t b = 0; b < p.s.batch; ++b) steps.push_back({0, -1, true, b});
   }
-  const bool wanted = dhead[0] != nullptr;  // the head's gradient, [d_model, vocab_size], tied: [vocab_size, d_model]
+  const bool wanted = dhead[0] != nullptr;  // head gradient: [d_model, vocab_size]; tied: [vocab_size, d_model]
   for (const SumStep& step : steps) {
     void* to = dhead[static_cast<std::size_t>(step.to)];
     if (step.from >= 0) {
@@ -84,8 +84,7 @@ void Decoder::head_loss(Pass& p, const View& x, const std::int32_t* targets, dou
   }
 }
 
-// The loss of some rows of a sequence; x [rows, d_model] -> dx [rows, d_model] unless it is empty, dhead unless it is
-// null
+// The loss of some rows of a sequence; x [rows, d_model] -> dx [rows, d_model] unless empty, dhead unless null
 double Decoder::chunk_loss(const View& x, std::span<const std::int32_t> targets, double scale, const View& dx,
                            void* dhead, bool fresh) {
   const Dims shape{x.shape[0], padded_vocab(c_)};
@@ -112,7 +111,7 @@ double Decoder::chunk_loss(const View& x, std::span<const std::int32_t> targets,
   return sum;
 }
 
-// dhead (+)= x^T dlogits, or its transpose where the head is tied; x [rows, d_model], dlogits [rows, padded]
+// dhead (+)= x^T dlogits, or its transpose if the head is tied; x [rows, d_model], dlogits [rows, padded]
 void Decoder::head_gradient(const View& x, const View& dlogits, bool fresh, void* dhead) {
   const View columns{dlogits.data, operand_, Dims{x.shape[0], c_.vocab_size}, Dims{padded_vocab(c_), 1}};
   const SumStep step{0, -1, fresh, 0};

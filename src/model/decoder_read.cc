@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefill and decoding: rows of any number of sequences side by side after what their caches hold, each with the bits
-// it has in a pass over its whole sequence.
+// Prefill and decode: rows of several sequences in one batch, each appended to its KV cache. Every row is bit-identical
+// to the same row in a pass over its whole sequence.
 #include <algorithm>
 #include <vector>
 
@@ -10,8 +10,7 @@
 namespace qkv {
 namespace {
 
-// Long prompts are evaluated in chunks of so many tokens, which bounds the memory of activations. No result depends on
-// it.
+// Long prompts are evaluated in chunks of this many tokens, to bound activation memory. Results do not depend on it.
 constexpr std::size_t kTokensAtOnce = 1024;
 
 std::int64_t rows_of(std::span<const DecodePart> parts) {
@@ -59,7 +58,7 @@ void Decoder::read_rows(std::span<const DecodePart> parts) {
   last_logits(parts, layers_forward(p, x, false));
 }
 
-// The logits of each part's last row, where they are wanted; y [rows, d_model], the head's input
+// The logits of each part's last row, if requested; y [rows, d_model], the LM head's input
 void Decoder::last_logits(std::span<const DecodePart> parts, const View& y) {
   const View last = work_.dy.take(device_, operand_, Dims{static_cast<std::int64_t>(parts.size()), c_.d_model});
   std::vector<float*> to;

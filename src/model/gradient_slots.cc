@@ -90,25 +90,25 @@ GradientSum& GradientSum::operator=(GradientSum&&) noexcept = default;
 
 LaneRange lanes_of(int rank, int size) {
   if (size < 1 || size > kLanes || kLanes % size != 0 || rank < 0 || rank >= size)
-    throw std::invalid_argument("[gradient_sum] expected a rank below 1, 2, 4 or 8 processes; found rank " +
+    throw std::invalid_argument("[gradient_sum] expected 1, 2, 4 or 8 processes and a rank below that; found rank " +
                                 std::to_string(rank) + " of " + std::to_string(size));
   return {rank * (kLanes / size), kLanes / size};
 }
 
 void GradientSum::begin(std::int64_t sequences, const LaneRange& lanes) {
   if (sequences < 1)
-    throw std::invalid_argument("[gradient_sum] a step expected at least one sequence; found " +
+    throw std::invalid_argument("[gradient_sum] expected a step of at least one sequence; found " +
                                 std::to_string(sequences));
   if (lanes.count < 1 || kLanes % lanes.count != 0 || lanes.first < 0 || lanes.first >= kLanes ||
       lanes.first % lanes.count != 0)
-    throw std::invalid_argument("[gradient_sum] expected 1, 2, 4 or 8 lanes that begin at a multiple; found " +
-                                text_of(lanes));
+    throw std::invalid_argument(
+        "[gradient_sum] expected 1, 2, 4 or 8 lanes starting at a multiple of their number; found " + text_of(lanes));
   impl_->lanes.begin(sequences, lanes);
   impl_->covered = lanes;
   impl_->empty = impl_->lanes.missing() == 0;
   impl_->losses.clear();
   impl_->finished = false;
-  for (std::size_t slot = 1; slot < kSumSlots; ++slot) {  // what an unfinished step may have left
+  for (std::size_t slot = 1; slot < kSumSlots; ++slot) {  // may be left over from an unfinished step
     if (impl_->touched[slot].empty()) continue;
     Tensor& embedding = impl_->tensors[slot][0];
     std::fill_n(static_cast<char*>(embedding.raw()), embedding.bytes(), char{0});
@@ -139,7 +139,7 @@ void GradientSum::add(const Partial& sibling) {
     fits = own.tensors[i]->shape() == sibling.tensors[i]->shape() &&
            own.tensors[i]->dtype() == sibling.tensors[i]->dtype();
   if (!fits)
-    throw std::invalid_argument("[gradient_sum] expected the sum of the same parameters over the lanes beside " +
+    throw std::invalid_argument("[gradient_sum] expected the sum of the same parameters over the sibling of " +
                                 text_of(own.lanes) + "; found " + text_of(sibling.lanes));
   for (std::size_t i = 0; i < own.tensors.size() && !sibling.empty; ++i) {
     if (own.empty)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where gradients are summed: the partial sums of a step (lane_tree.h).
+// Gradient accumulation: the partial sums of a step (lane_tree.h).
 #pragma once
 
 #include <array>
@@ -12,41 +12,41 @@
 
 namespace qkv {
 
-// The memory behind a GradientSum.
+// Storage of a GradientSum.
 struct GradientSum::Impl {
   ModelConfig config;  // resolved
   DType dtype;
   std::vector<ParameterInfo> infos;
   std::vector<bool> wanted;  // [parameter]
   LaneTree lanes;
-  LaneRange covered;           // the lanes whose sum slot 0 has, once their sequences have been added
-  bool empty = false;          // there were none
+  LaneRange covered;           // lanes summed in slot 0, once their sequences have been added
+  bool empty = false;          // covered has no sequences
   std::vector<double> losses;  // of each sequence added
   bool finished = false;
-  std::array<std::vector<Tensor>, kSumSlots> tensors;  // [slot][parameter]; past slot 0 only what is needed
-  std::array<Tensor, kSumSlots> tied_head;             // [vocab_size, d_model]: what a tied matrix gets from the head
-  std::array<std::vector<std::int32_t>, kSumSlots> touched;  // rows of slot's token_embedding that may not be 0
+  std::array<std::vector<Tensor>, kSumSlots> tensors;  // [slot][parameter]; past slot 0 only those needed
+  std::array<Tensor, kSumSlots> tied_head;             // [vocab_size, d_model]: gradient of a tied matrix from the head
+  std::array<std::vector<std::int32_t>, kSumSlots> touched;  // rows of each slot's token_embedding that may be nonzero
 };
 
 // to += from, of one shape and type, f32 or f64
 void add_to(Tensor& to, const Tensor& from);
 
-// Whether slots that hold no whole gradient do without it (PassSlots::whole).
+// Whether partial-sum slots omit this parameter (PassSlots::whole).
 bool is_layer_matrix(const ParameterInfo& info);
 
-// The slots as one pass over some sequences sees them.
+// The slots seen by one pass over some sequences.
 struct GradientSlots {
-  std::vector<SumStep> steps;  // what the pass's sequences cause
+  std::vector<SumStep> steps;  // sum steps for the pass's sequences
   GradientSum::Impl* sum = nullptr;
 
-  // One parameter's gradient in each slot, by its number; nulls for -1.
+  // The gradient of parameter `number` in each slot; nulls for -1.
   SlotPointers of(int number) const;
-  // What a tied token embedding gets from the head, apart from its own gradient until the step is finished.
+  // The tied token embedding's gradient from the head, separate from its own until the step is finished.
   SlotPointers tied_head() const;
   std::array<std::vector<std::int32_t>*, kSumSlots> touched() const;
 };
 
-// The slots for the next `count` sequences; memory is made ready.
+// The slots for the next `count` sequences; allocates their memory.
 GradientSlots take_slots(GradientSum::Impl& sum, std::int64_t count);
 
 }  // namespace qkv

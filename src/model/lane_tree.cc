@@ -11,10 +11,10 @@ void LaneTree::merge(std::vector<SumStep>& steps) {
   first_lanes_.pop_back();
 }
 
-// A lane is complete: partial sums that are siblings in the tree become one. Lanes without sequences add nothing.
+// Closes a complete lane by merging partial sums that are siblings in the tree. Lanes without sequences add nothing.
 void LaneTree::close(std::int64_t lane, std::vector<SumStep>& steps) {
   for (std::int64_t width = 1; width < kLanes && (lane / width) % 2 == 1; width *= 2) {
-    const std::int64_t sibling = lane / width * width - width;  // its first lane
+    const std::int64_t sibling = lane / width * width - width;  // the sibling's first lane
     while (slots_in_use() > 1 && first_lanes_[first_lanes_.size() - 2] >= sibling) merge(steps);
   }
 }
@@ -42,7 +42,7 @@ PassSlots LaneTree::pass(std::int64_t count) {
 }
 
 StepSlots slots_of_step(std::int64_t batch_size, std::int64_t grad_accum, std::int64_t group) {
-  if (batch_size * grad_accum > 1024) return {kSumSlots, 0};  // lanes of many sequences: 0-3, 4-5, 6 and 7 at the end
+  if (batch_size * grad_accum > 1024) return {kSumSlots, 0};  // large lanes: 0-3, 4-5, 6 and 7 at the end
   LaneTree lanes;
   lanes.begin(batch_size * grad_accum);
   int whole = 1, all = 1;

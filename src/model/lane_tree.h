@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order in which the leaves of a step, one per sequence, are summed: lanes of contiguous sequences, then a binary
-// tree of lanes. See qkv/gradient_sum.h. Only the bookkeeping lives here; what is summed does not matter to it.
+// tree of lanes. See qkv/gradient_sum.h. Bookkeeping only; it does not depend on the values summed.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace qkv {
 
-// What one pass over some sequences does.
+// Sum steps and slots of one pass.
 struct PassSlots {
   std::vector<SumStep> steps;
-  int slots = 1;       // it writes to slots 0 ... slots - 1
-  bool whole = false;  // partial sums past slot 0 last longer than the pass, so they are whole gradients; else matrices
-                       // of layers get theirs piece by piece, in memory of the task at hand
+  int slots = 1;       // the pass writes to slots 0 ... slots - 1
+  bool whole = false;  // partial sums past slot 0 outlive the pass, so they are whole gradients; otherwise layer
+                       // matrices are summed piecewise in per-task memory
 };
 
 class LaneTree {
  public:
-  // The sequences of a step of `sequences` that are in `lanes`.
+  // Starts a step of `sequences` sequences, of which those in `lanes` are added here.
   void begin(std::int64_t sequences, const LaneRange& lanes = {}) {
     total_ = sequences;
     lanes_ = lanes;
@@ -30,14 +30,14 @@ class LaneTree {
   }
   const LaneRange& lanes() const noexcept { return lanes_; }
   std::int64_t missing() const noexcept { return lanes_.end(total_) - next_; }
-  // The number of the next sequence, in the step.
+  // Index of the next sequence within the step.
   std::int64_t next() const noexcept { return next_; }
   int slots_in_use() const noexcept { return static_cast<int>(first_lanes_.size()); }
 
-  // The steps that the next `count` sequences cause; count <= missing(). After the last one the sum is in slot
-  // 0, and no slot is in use if there was none.
+  // The sum steps for the next `count` sequences; count <= missing(). After the last one the sum is in slot 0; no slot
+  // is in use if there were no sequences.
   std::vector<SumStep> take(std::int64_t count);
-  PassSlots pass(std::int64_t count);  // takes them
+  PassSlots pass(std::int64_t count);  // calls take()
 
  private:
   std::int64_t lane_begin(std::int64_t lane) const noexcept { return lane * total_ / kLanes; }
@@ -46,14 +46,14 @@ class LaneTree {
 
   std::int64_t total_ = 0, next_ = 0;
   LaneRange lanes_;
-  std::vector<std::int64_t> first_lanes_;  // [slots in use]: the first lane that each slot's partial sum covers
+  std::vector<std::int64_t> first_lanes_;  // [slots in use]: first lane of each slot's partial sum
 };
 
-// The slots that a step needs, beside each other: those with a whole gradient, and more without layers' matrices.
+// Slots needed by a step: those with whole gradients, and additional ones without layer matrices.
 struct StepSlots {
   std::int64_t whole = 1, partial = 0;
 };
-// Of grad_accum batches of batch_size sequences, at most `group` of which are one pass.
+// For grad_accum batches of batch_size sequences, at most `group` sequences per pass.
 StepSlots slots_of_step(std::int64_t batch_size, std::int64_t grad_accum, std::int64_t group);
 
 }  // namespace qkv

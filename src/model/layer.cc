@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// With f the function of a block, attention or the MLP, and norms where the configuration has them:
+// f is a block's function (attention or MLP); norms only if configured:
 //
 //   block(x) = residual_scale * post_norm(f(norm(x)))          each with dropout in training
 //   sequential            x = x + attention(x);  x = x + mlp(x)
 //   parallel              x = x + attention(x) + mlp(x)
-//   parallel_shared_norm  the same, both reading attention's norm
+//   parallel_shared_norm  the same, both with attention's norm
 #include "model/layer.h"
 
 #include <optional>
@@ -15,7 +15,7 @@
 namespace qkv {
 namespace {
 
-// A block's norms, where it keeps their results, and what it is called in traces and dropout.
+// A block's norms, its buffers, and its trace sites and dropout kind.
 struct Block {
   const NormWeights& norm;
   const NormWeights& post_norm;
@@ -34,14 +34,14 @@ Block mlp_of(const LayerWeights& w, RecomputedActivations& r) {
   return {w.mlp_norm, w.mlp_post_norm, r.mlp, DropoutKind::mlp_residual, ln2_scale, ln2_normalized, mlp_out};
 }
 
-// from [rows, d_model] -> to [rows, d_model], with dropout by the place of each sequence in the step
+// from [rows, d_model] -> to [rows, d_model]; the dropout mask depends on each sequence's index in the step
 void drop(const Pass& p, const Dropout& dropout, const View& from, const View& to) {
   for (std::int64_t i = 0; i < p.s.batch; ++i)
     p.device.dropout(dropout, (p.first_sequence + i) * p.ctx_len * p.d_model, rows_of(from, i * p.s.ctx, p.s.ctx),
                      rows_of(to, i * p.s.ctx, p.s.ctx));
 }
 
-// Adds stream.delta, if there is one, into `x`; -> the block's input, [rows, d_model] of the operand type
+// Adds stream.delta, if any, to `x`; -> the block's input, [rows, d_model] in the compute dtype
 View begin_block(Pass& p, const Block& b, const LayerTrace& trace, std::optional<TraceSite> site, Buffer& x,
                  Stream& stream) {
   View y;
@@ -67,12 +67,12 @@ View begin_block(Pass& p, const Block& b, const LayerTrace& trace, std::optional
   return y;
 }
 
-// Where the block's function writes its result.
+// Destination of the block's function.
 View block_out(Pass& p, const Block& b, const View& delta) {
   return b.post_norm.present ? p.stream(b.kept.out, p.d_model) : delta;
 }
 
-// What comes after a block's function, whose result is in block_out() -> delta [rows, d_model]
+// Post-processes the function's result in block_out() -> delta [rows, d_model]
 void end_block(Pass& p, const Block& b, const LayerWeights& w, const LayerTrace& trace, const View& delta) {
   {
     const PartTimer timer(p.profile, &ModelProfile::norms);
@@ -90,7 +90,7 @@ void layer_forward(Pass& p, const LayerWeights& w, LayerActivations& a, Recomput
   const LayerTrace trace = p.trace(w.layer);
   const Block attention = attention_of(w, r), mlp = mlp_of(w, r);
   const View delta = p.stream(p.work.delta, p.d_model);  // [rows, d_model]
-  // y [rows, d_model], the input of a block
+  // y [rows, d_model]: the input of a block
   View y = begin_block(p, attention, trace, TraceSite::resid_pre, a.x, stream);
   attention_forward(p, w, a, y, block_out(p, attention, delta));
   end_block(p, attention, w, trace, delta);
@@ -111,7 +111,7 @@ void layer_forward(Pass& p, const LayerWeights& w, LayerActivations& a, Recomput
 
 namespace {
 
-// The gradient of the stream as that of a block's function: [rows, d_model] of the operand type
+// Gradient of the stream -> gradient of the block function's output: [rows, d_model] in the compute dtype
 View begin_block_backward(Pass& p, const Block& b, const LayerWeights& w, const View& dx, const GradientSlots& g) {
   const PartTimer timer(p.profile, &ModelProfile::norms);
   const Dropout dropout = p.dropout_at(w.layer, b.dropout);
@@ -130,7 +130,7 @@ View begin_block_backward(Pass& p, const Block& b, const LayerWeights& w, const 
   return p.as_operand(d, p.work.dy);
 }
 
-// dx += the gradient that reaches a block's input x through its norm; dy [rows, d_model]
+// dx += gradient of a block's input x through its norm; dy [rows, d_model]
 void end_block_backward(Pass& p, const Block& b, const View& x, const View& dy, const View& dx,
                         const GradientSlots& g) {
   const PartTimer timer(p.profile, &ModelProfile::norms);
@@ -145,7 +145,7 @@ void layer_backward(Pass& p, const LayerWeights& w, LayerActivations& a, Recompu
                     const ParameterTable& table, const GradientSlots& g) {
   const Block attention = attention_of(w, r), mlp = mlp_of(w, r);
   const View x = a.x.get(), dnorm = p.stream(p.work.dnorm, p.d_model);  // [rows, d_model]
-  const auto input = [&](const Block& b, const View& from) {            // as the forward pass had it
+  const auto input = [&](const Block& b, const View& from) {            // same as in the forward pass
     return b.norm.present ? b.kept.norm.get() : p.as_operand(from, b.kept.norm);
   };
   if (w.config->residual == Residual::sequential) {

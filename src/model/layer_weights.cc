@@ -13,10 +13,10 @@ namespace {
 
 using R = ParameterRole;
 
-// The matrices that one prepared matrix is made of, side by side, and the roles of their biases.
+// The parameters concatenated in one prepared matrix, and the roles of their biases.
 struct Joined {
   std::unique_ptr<Matrix> LayerWeights::*matrix;
-  Tensor LayerWeights::*bias;  // null: the only part's bias is used where it is
+  Tensor LayerWeights::*bias;  // null: the only part's bias is used in place
   std::vector<R> parts, biases;
 };
 
@@ -49,7 +49,7 @@ NormWeights norm_weights(const LayerConfig& c, const ParameterTable& table, bool
   return norm;
 }
 
-// The norms of queries and keys, which have a gain and nothing else.
+// The norms of queries and keys, which have only a gain.
 NormWeights group_norm_weights(const LayerConfig& c, const ParameterTable& table, R gain, std::int64_t layer) {
   NormWeights norm = norm_weights(c, table, c.qk_norm != QkNorm::none, gain, gain, layer);
   norm.parameters.kind = Norm::rmsnorm;
@@ -103,7 +103,7 @@ void ModelWeights::bind(NormWeights& norm, const ParameterViews& values) {
   norm.parameters.gain = norm.shifted_gain;
 }
 
-// What is no matrix: norms, biases, sinks, positions.
+// Binds non-matrix parameters: norms, biases, sinks, positions.
 void ModelWeights::bind_vectors(const ParameterViews& values) {
   bind(embedding_norm, values);
   bind(final_norm, values);
@@ -133,11 +133,11 @@ void ModelWeights::bind_vectors(const ParameterViews& values) {
 
 void ModelWeights::prepare(const ParameterViews& values, bool with_backward) {
   if (ready_ && (backward_ || !with_backward)) return;
-  if (stored_) throw std::logic_error("[model] parameters that are kept as stored have no gradients");
+  if (stored_) throw std::logic_error("[model] parameters in their stored format have no gradients");
   ready_ = false;
   bind_vectors(values);
   tokens.rows = view_of(values, table_->find(R::token_embedding));
-  // A layer per task: memory that is new is then cleared by all threads.
+  // One task per layer, so that all threads clear newly allocated memory.
   device_->for_each(config_->n_layer, [&](std::int64_t i) {
     LayerWeights& w = layers[static_cast<std::size_t>(i)];
     for (const Joined& joined : joined_matrices(*w.config)) {
@@ -156,7 +156,7 @@ void ModelWeights::prepare(const ParameterViews& values, bool with_backward) {
 
 namespace {
 
-// Matrices straight from a file, without an f32 copy of the model.
+// Matrices read straight from a file, without an f32 copy of the model.
 class StoredMatrices {
  public:
   StoredMatrices(const ParameterTable& table, const Device& device, const StoredParameters& source, bool keep_blocks)
@@ -165,7 +165,7 @@ class StoredMatrices {
   bool stays_in_blocks(std::size_t i, std::int64_t in) const {
     return keep_blocks_ && in % 32 == 0 && is_blocks(source_.stored_type(i));
   }
-  // Columns of blocks of parameter i, which has so many.
+  // Columns of blocks of parameter i, which has `count` columns.
   BlockColumns columns(std::size_t i, std::int64_t count) const {
     const StoredParameters* source = &source_;
     return {source_.stored_type(i), count,
@@ -176,7 +176,7 @@ class StoredMatrices {
     source_.read(i, values.view());
     return values;
   }
-  // W from its parts side by side.
+  // Prepares W from its concatenated parts.
   void prepare(Matrix& w, std::span<const std::size_t> parts) const {
     const auto in_blocks = [&](std::size_t i) { return stays_in_blocks(i, w.in()); };
     if (std::all_of(parts.begin(), parts.end(), in_blocks)) {

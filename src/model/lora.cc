@@ -10,15 +10,15 @@
 namespace qkv {
 namespace {
 
-constexpr std::int64_t kRows = 16;     // of a matrix, at a time
-constexpr std::int64_t kColumns = 64;  // likewise
+constexpr std::int64_t kRows = 16;     // rows of a matrix per tile
+constexpr std::int64_t kColumns = 64;  // columns of a matrix per tile
 
-// One matrix of a module: its columns are rows first ... first + columns of B.
+// One matrix of a module: its columns are rows first ... first + columns - 1 of B.
 struct Part {
   std::int64_t in, columns, first;
 };
 
-// b [out, rank], rows first ... first + columns, as [rank, columns]
+// b [out, rank], rows first ... first + columns - 1, as [rank, columns]
 template <class T>
 std::vector<T> transposed(const Tensor& b, const Part& part, std::int64_t rank) {
   std::vector<T> bt(static_cast<std::size_t>(rank * part.columns));
@@ -28,7 +28,7 @@ std::vector<T> transposed(const Tensor& b, const Part& part, std::int64_t rank) 
   return bt;
 }
 
-// base, to [in, columns]
+// base [in, columns] -> to [in, columns]
 template <class T>
 void merge(const Part& part, std::int64_t rank, T scale, const Tensor& a, const Tensor& b, const Tensor& base,
            Tensor& to) {
@@ -53,7 +53,7 @@ void merge(const Part& part, std::int64_t rank, T scale, const Tensor& a, const 
   });
 }
 
-// dw [in, columns] -> its share of da [rank, in], added; its rows of db [out, rank], overwritten
+// dw [in, columns]: adds its contribution to da [rank, in] and overwrites its rows of db [out, rank]
 template <class T>
 void project(const Part& part, std::int64_t rank, T scale, const Tensor& a, const Tensor& b, const Tensor& dw,
              Tensor& da, Tensor& db) {
@@ -117,7 +117,7 @@ void check_fits(const Model& model, const LoraAdapters& adapters) {
     fits = fits && in > 0 && a.shape() == Dims{adapters.rank, in} && b.shape() == Dims{out, adapters.rank} &&
            a.dtype() == model.dtype() && b.dtype() == model.dtype();
   }
-  if (!fits) throw std::invalid_argument("[lora] expected adapters made for this model; found others");
+  if (!fits) throw std::invalid_argument("[lora] expected adapters of this model; found other names or shapes");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The multi-layer perceptron of a layer: activation(y W_up + b_up) W_down + b_down, or, gated,
-// (activation(y W_gate + b_gate) * (y W_up + b_up)) W_down + b_down.
+// MLP of a layer: activation(y W_up + b_up) W_down + b_down; gated: (activation(y W_gate + b_gate) * (y W_up + b_up))
+// W_down + b_down.
 #include <vector>
 
 #include "model/layer.h"
@@ -11,7 +11,7 @@ namespace {
 
 using R = ParameterRole;
 
-// relu's sign can be told from its result, so that one buffer serves for both.
+// relu's gradient can be computed from its result, so one buffer is enough.
 bool in_place(const LayerConfig& c) { return c.activation == Activation::relu && !c.gated; }
 
 }  // namespace
@@ -20,7 +20,7 @@ void mlp_forward(Pass& p, const LayerWeights& w, RecomputedActivations& r, const
   const PartTimer timer(p.profile, &ModelProfile::mlp);
   const LayerConfig& c = *w.config;
   const LayerTrace trace = p.trace(w.layer);
-  const View up = p.operands(r.up, w.up_size());  // [rows, d_ff], gated [rows, 2 * d_ff]: gate, then up
+  const View up = p.operands(r.up, w.up_size());  // [rows, d_ff]; gated: [rows, 2 * d_ff], gate then up
   p.device.prefetch(*w.down);
   p.device.product(y, *w.up, w.up_bias, up);
   trace.pass(TraceSite::mlp_pre, trace.by_token(columns_of(up, 0, c.d_ff)));
@@ -28,7 +28,7 @@ void mlp_forward(Pass& p, const LayerWeights& w, RecomputedActivations& r, const
   const View activation = in_place(c) ? up : p.operands(r.activation, c.d_ff);  // [rows, d_ff]
   p.device.activation(c.activation, c.gated, up, activation);
   trace.pass(TraceSite::mlp_post, trace.by_token(activation));
-  if (p.recompute && !w.mlp_post_norm.present) return;  // the backward pass needs no more
+  if (p.recompute && !w.mlp_post_norm.present) return;  // the backward pass needs nothing more
   if (p.after_layer) p.device.prefetch(*p.after_layer);
   p.device.product(activation, *w.down, w.down_bias, out);
 }
@@ -38,7 +38,7 @@ void mlp_backward(Pass& p, const LayerWeights& w, RecomputedActivations& r, cons
   const PartTimer timer(p.profile, &ModelProfile::mlp);
   const LayerConfig& c = *w.config;
   const View up = r.up.get(), activation = in_place(c) ? up : r.activation.get();   // [rows, d_ff]
-  const View dup = p.operands(p.work.dup, w.up_size());                             // as up
+  const View dup = p.operands(p.work.dup, w.up_size());                             // like up
   const View dactivation = c.gated ? p.operands(p.work.dactivation, c.d_ff) : dup;  // [rows, d_ff]
   p.device.product_backward(dout, *w.down, dactivation);
   p.device.activation_backward(c.activation, c.gated, up, dactivation, dup);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public face of models: checks, then the decoder.
+// The public model API: checks arguments and calls the decoder.
 #include "qkv/model.h"
 
 #include <atomic>
@@ -25,7 +25,7 @@ void check_id(const char* name, std::int32_t id, std::int64_t least, std::int64_
            "; found " + std::to_string(id));
 }
 
-// Throws unless the batch can be computed; padding is not looked at. The number of logits is counted in 64 bits.
+// Throws unless the batch can be evaluated; padding is not checked. Logits are counted in 64 bits.
 void check(const ModelConfig& c, const Batch& batch, bool with_targets) {
   if (batch.batch < 0 || batch.ctx < 0) refuse("batch and ctx must not be negative");
   if (batch.ctx > c.ctx_len)
@@ -53,19 +53,20 @@ struct Model::Impl {
   ModelConfig config;
   ParameterTable table;
   std::vector<Tensor> parameters;
-  std::vector<Tensor> vectors;  // of a model that only reads, in the flat order: what is no matrix, else empty tensors
-  ParameterViews values;        // of parameters, or of vectors
+  std::vector<Tensor>
+      vectors;  // of an inference-only model, in flat order: non-matrix parameters, empty tensors for matrices
+  ParameterViews values;  // views of parameters or vectors
   std::shared_ptr<Device> device;
   std::unique_ptr<Decoder> decoder;
   bool inference_only = false, recompute = false;
-  // An access may end on another thread than the one that computes.
-  std::atomic<int> accesses = 0;      // that exist
-  std::atomic<bool> changed = false;  // tensors may have other elements, and other memory
+  // An access may end on a thread other than the computing one.
+  std::atomic<int> accesses = 0;      // number of live accesses
+  std::atomic<bool> changed = false;  // tensors may have new elements or new memory
   ModelProfile* profile = nullptr;
   ModelDropout dropout;
 
   Impl(const ModelConfig& wanted, std::shared_ptr<Device> on) : config(wanted.resolved()), device(std::move(on)) {
-    parameter_count(config);  // throws if it cannot be counted
+    parameter_count(config);  // throws if too large to count
     table = ParameterTable(config);
   }
   DType dtype() const { return device->stream_type(); }
@@ -86,7 +87,7 @@ struct Model::Impl {
     decoder->set_profile(profile);
     decoder->set_dropout(dropout);
   }
-  // The decoder with the parameters as they are now.
+  // The decoder, with current parameters.
   Decoder& ready() {
     if (changed || accesses > 0) {
       check_tensors(table.infos(), parameters, dtype(), "model");
@@ -168,7 +169,7 @@ Model Model::on_device(std::string_view device) const {
 
 const std::vector<ParameterInfo>& Model::infos() const noexcept { return impl_->table.infos(); }
 const std::vector<Tensor>& Model::parameters() const {
-  if (inference_only()) refuse("a model made for reading alone has no parameters");
+  if (inference_only()) refuse("an inference-only model has no parameters");
   return impl_->parameters;
 }
 
@@ -181,12 +182,12 @@ Model::ParameterAccess::~ParameterAccess() {
 std::vector<Tensor>& Model::ParameterAccess::operator*() const noexcept { return impl_.parameters; }
 
 Model::ParameterAccess Model::change_parameters() {
-  if (inference_only()) refuse("a model made for reading alone has no parameters");
+  if (inference_only()) refuse("an inference-only model has no parameters");
   return ParameterAccess(*impl_);
 }
 
 std::vector<Tensor> Model::zeros_like_parameters() const {
-  if (inference_only()) refuse("a model made for reading alone has no gradients");
+  if (inference_only()) refuse("an inference-only model has no gradients");
   std::vector<Tensor> zeros;
   for (const ParameterInfo& info : infos()) zeros.emplace_back(info.shape, dtype());
   return zeros;
@@ -196,7 +197,7 @@ DType Model::compute_dtype() const noexcept { return impl_->decoder->operand(); 
 
 void Model::set_compute_dtype(DType compute_dtype) {
   if (compute_dtype == this->compute_dtype()) return;
-  if (inference_only()) refuse("a model made for reading alone keeps its compute_dtype");
+  if (inference_only()) refuse("the compute_dtype of an inference-only model is fixed");
   if (!impl_->device->supports_compute_dtype(compute_dtype))
     refuse("compute_dtype expected " + std::string(dtype() == DType::f32 ? "f32 or bf16" : "f64 for an f64 model") +
            "; found " + std::string(dtype_name(compute_dtype)));
@@ -214,8 +215,7 @@ void Model::set_profile(ModelProfile* profile) {
 }
 
 void Model::set_dropout(const ModelDropout& dropout) {
-  if (!(dropout.p >= 0 && dropout.p < 1))
-    refuse("dropout expected p from 0 to below 1; found " + std::to_string(dropout.p));
+  if (!(dropout.p >= 0 && dropout.p < 1)) refuse("dropout expected 0 <= p < 1; found " + std::to_string(dropout.p));
   impl_->dropout = dropout;
   impl_->decoder->set_dropout(dropout);
 }
@@ -263,10 +263,10 @@ bool Model::inference_only() const noexcept { return impl_->inference_only; }
 std::size_t Model::weight_bytes() const noexcept { return impl_->decoder->weight_bytes(); }
 
 Loss Model::loss_and_gradients(const Batch& batch, double scale, GradientSum& sum) {
-  if (inference_only()) refuse("a model made for reading alone has no gradients");
+  if (inference_only()) refuse("an inference-only model has no gradients");
   check(config(), batch, true);
   if (sum.impl_->config != config() || sum.impl_->dtype != dtype())
-    refuse("the gradient sum expected the model it was made for");
+    refuse("the gradient sum expected a model of the same configuration");
   if (batch.batch > sum.impl_->lanes.missing())
     refuse("the step expected " + std::to_string(sum.impl_->lanes.missing()) + " more sequences; found " +
            std::to_string(batch.batch));
@@ -274,7 +274,7 @@ Loss Model::loss_and_gradients(const Batch& batch, double scale, GradientSum& su
 }
 
 Loss Model::loss_and_gradients(const Batch& batch, double scale, std::vector<Tensor>& gradients) {
-  if (inference_only()) refuse("a model made for reading alone has no gradients");
+  if (inference_only()) refuse("an inference-only model has no gradients");
   check_tensors(infos(), gradients, dtype(), "gradients");
   if (batch.batch == 0) return loss(batch);
   GradientSum sum(*this);
@@ -291,12 +291,12 @@ void check_part(const ModelConfig& c, const DecodePart& part) {
   if (!part.state || part.state->layers.size() != static_cast<std::size_t>(c.n_layer))
     refuse("state expected " + std::to_string(c.n_layer) + " layers; found " +
            (part.state ? std::to_string(part.state->layers.size()) : "none"));
-  if (part.tokens.empty()) refuse("read expected at least one token; found none");
+  if (part.tokens.empty()) refuse("expected at least one token to evaluate; found none");
   if (!part.logits.empty()) check_size("logits", part.logits.size(), c.vocab_size);
   const std::int64_t before = part.state->size();
   if (static_cast<std::int64_t>(part.tokens.size()) > c.ctx_len - before)
     refuse("the context of " + std::to_string(c.ctx_len) + " tokens is full: " + std::to_string(before) +
-           " read; found " + std::to_string(part.tokens.size()) + " more");
+           " evaluated; found " + std::to_string(part.tokens.size()) + " more");
   for (std::int32_t token : part.tokens) check_id("token", token, 0, c.vocab_size);
 }
 
@@ -304,7 +304,8 @@ void check_parts(const ModelConfig& c, std::span<const DecodePart> parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     check_part(c, parts[i]);
     for (std::size_t j = 0; j < i; ++j)
-      if (parts[i].state == parts[j].state) refuse("parts of a batch expected different states; found one twice");
+      if (parts[i].state == parts[j].state)
+        refuse("expected a different state for each part of a batch; found one twice");
   }
 }
 

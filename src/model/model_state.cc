@@ -20,7 +20,7 @@ static_assert(sizeof(Header) == kHeader);
   throw std::invalid_argument("[model state] expected " + expected + "; found " + found);
 }
 
-// Sizes of a layer that tell states apart; q8_0 reads as f32 and differs from it in bytes.
+// Layer sizes that distinguish states; q8_0 has the query dtype of f32 but a different size in bytes.
 Header header_of(const ModelState& state) {
   return {kMagic,
           state.layers.size(),
@@ -74,10 +74,10 @@ void ModelState::from_bytes(std::span<const std::byte> bytes) {
   Header header;
   std::memcpy(&header, bytes.data(), kHeader);
   const Header own = header_of(*this);
-  if (header.magic != kMagic) refuse("the first bytes of a state", "others");
+  if (header.magic != kMagic) refuse("the magic number of a model state", "other bytes");
   if (header.layers != own.layers || header.bytes_per_token != own.bytes_per_token || header.dtype != own.dtype)
     refuse(std::to_string(own.layers) + " layers with " + std::to_string(own.bytes_per_token) +
-               " bytes a token, of the same cache type",
+               " bytes per token, of the same cache type",
            std::to_string(header.layers) + " with " + std::to_string(header.bytes_per_token));
   const std::uint64_t room = layers.empty() ? 0 : static_cast<std::uint64_t>(layers.front().capacity());
   if (header.tokens > room) refuse("at most " + std::to_string(room) + " tokens", std::to_string(header.tokens));

@@ -14,7 +14,7 @@ namespace {
 
 using R = ParameterRole;
 
-// Adds the parameters of a model in the flat order.
+// Lists the parameters of a model in flat order.
 class Listing {
  public:
   Listing(const ModelConfig& c, std::vector<ParameterInfo>& infos) : c_(c), infos_(infos) {}
@@ -64,7 +64,7 @@ class Listing {
     if (c.norm_bias) add(name + ".bias", Dims{c_.d_model}, bias);
   }
   void add(const std::string& name, const Dims& shape, R role) {
-    element_count(shape);  // throws if it cannot be counted
+    element_count(shape);  // throws if too large to count
     infos_.push_back({layer_ < 0 ? name : "layers." + std::to_string(layer_) + "." + name, shape, role, layer_});
   }
 
@@ -172,11 +172,11 @@ void fill_normal(std::uint64_t seed, std::uint64_t stream, double deviation, Ten
   });
 }
 
-// The standard deviation that a parameter starts with; 0: it starts as zeros.
+// Standard deviation of a parameter's initial values; 0: zeros.
 double initial_deviation(const ModelConfig& config, const ParameterInfo& info) {
   constexpr double kDeviation = 0.02;
-  // A head reads rows of about unit size: logits of variance d_model * deviation^2 cost half of it in loss over
-  // ln(vocab_size), so wide models start with a smaller head.
+  // The LM head's input has about unit size: logits of variance d_model * deviation^2 start with a loss of half that
+  // variance above ln(vocab_size), so wide models start with a smaller head.
   constexpr double kLogitVariance = 0.1;
   if (!info.decays()) return 0;
   if (info.role == R::head || (config.tied_head && info.role == R::token_embedding))

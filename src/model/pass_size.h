@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a batch is worked on at a time, which bounds the memory of a pass. No result depends on it.
+// Chunk sizes that bound the memory of a pass. Results do not depend on them.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace qkv {
 
-inline constexpr std::int64_t kTokensPerPass = 2048;  // about
+inline constexpr std::int64_t kTokensPerPass = 2048;  // approximate
 
 inline std::int64_t sequences_per_pass(std::int64_t ctx) {
   return std::max<std::int64_t>(1, kTokensPerPass / std::max<std::int64_t>(1, ctx));
 }
 
-// Rows whose logits exist at once: a number that depends on the vocabulary alone.
+// Rows whose logits exist at once; depends only on the vocabulary size.
 inline std::int64_t rows_of_logits(const ModelConfig& c) {
   constexpr std::int64_t kLogitsAtOnce = std::int64_t{1} << 25, kFewest = 256, kMost = 1024;
   std::int64_t rows = kMost;

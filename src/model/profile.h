@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time by kind of work; see ModelProfile in qkv/model.h.
+// Time per kind of work; see ModelProfile in qkv/model.h.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace qkv {
 
-// Adds the time it lives to one part of a profile; does nothing without one.
+// Adds its lifetime to one part of a profile; does nothing without one.
 class PartTimer {
  public:
   PartTimer(ModelProfile* profile, double ModelProfile::*part) : profile_(profile), part_(part) {

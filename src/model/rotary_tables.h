@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cosines and sines of rotary positions, one table for all layers that rotate alike, for the positions asked for so
-// far.
+// Cosines and sines of rotary positions, up to the largest position requested so far; layers with the same rotation
+// share one table.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace qkv {
 
 class RotaryTables {
  public:
-  // Gives each layer the number of its table.
+  // Sets each layer's table index.
   RotaryTables(const Device& device, std::span<LayerWeights> layers);
 
-  // Tables that have at least so many positions.
+  // Extends the tables to at least this many positions.
   void reach(std::int64_t positions);
   std::span<const RotaryTable> views() const noexcept { return views_; }
 
  private:
   struct Angles {
     std::vector<double> frequencies;  // [rotated / 2]
-    double factor;                    // of cosines and sines
+    double factor;                    // scales cosines and sines
     Tensor cosines, sines;            // [positions, rotated / 2]
     bool operator==(const Angles& other) const { return frequencies == other.frequencies && factor == other.factor; }
   };

@@ -4,7 +4,7 @@
 namespace qkv {
 namespace {
 
-// What a norm divides by, and x / that, in the stream type T.
+// Shows the divisor of a norm, and x / divisor, in the stream dtype T.
 template <class T>
 void show_norm(const LayerTrace& trace, TraceSite scale, TraceSite normalized, Norm kind, const ConstView& x,
                const ConstView& statistics, const ConstView& y) {

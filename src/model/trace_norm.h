@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A norm shown to the trace sink, as TransformerLens shows it.
+// Passes a norm to the trace sink, with TransformerLens' definitions.
 #pragma once
 
 #include "device/device.h"
@@ -7,8 +7,8 @@
 
 namespace qkv {
 
-// scale: what each row is divided by. normalized: of a layernorm y; of an rmsnorm x / scale, which its gain is
-// multiplied with. x, y [rows, d_model], statistics [rows, 2], as Device::norm() has them; rows = batch * ctx.
+// scale: the divisor of each row. normalized: for layernorm y; for rmsnorm x / scale, before the gain. x, y [rows,
+// d_model], statistics [rows, 2] as in Device::norm(); rows = batch * ctx.
 void trace_norm(const LayerTrace& trace, TraceSite scale, TraceSite normalized, Norm kind, const ConstView& x,
                 const ConstView& statistics, const ConstView& y);
 

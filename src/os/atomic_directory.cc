@@ -27,7 +27,7 @@ void rename_path(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) throw_system_error(to, "cannot be replaced", errno);
 }
 
-// The process number in NAME.PROCESS-NUMBER.tmp, or 0.
+// The process ID in NAME.PROCESS-NUMBER.tmp, or 0.
 pid_t process_of(const std::string& name) noexcept {
   const auto digits = [&](std::size_t begin, std::size_t end) {
     return begin < end && end - begin < 10 &&
@@ -64,7 +64,7 @@ AtomicDirectory::AtomicDirectory(const std::string& path) : target_(path) {
     if (::mkdir(temporary_.c_str(), 0777) == 0) return;
     const int error = errno;
     if (error == EEXIST && attempt < 100) continue;
-    throw_system_error(std::exchange(target_, {}), "cannot be made", error);
+    throw_system_error(std::exchange(target_, {}), "cannot be created", error);
   }
 }
 
@@ -86,7 +86,7 @@ void AtomicDirectory::commit() {
   file_step("exchange", target_);
   if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
     if (errno != EINVAL && errno != ENOSYS) throw_system_error(target_, "cannot be replaced", errno);
-    const std::string aside = temporary_name(target_);  // a file system that cannot exchange
+    const std::string aside = temporary_name(target_);  // the file system does not support exchange
     rename_path(target_, aside);
     rename_path(temporary_, target_);
     temporary_ = aside;
@@ -116,13 +116,14 @@ void link_file(const std::string& from, const std::string& to) {
 void sync_directory(const std::string& path) {
   const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   file_step("sync", path);
-  // Some file systems cannot sync a folder and say EINVAL; a folder that may be written but not read cannot be opened.
+  // Some file systems cannot sync a directory and fail with EINVAL; a directory with write but not read permission
+  // cannot be opened.
   if (folder.get() >= 0 && ::fsync(folder.get()) != 0 && errno != EINVAL)
     throw_system_error(path, "cannot be synced", errno);
 }
 
 void remove_all(const std::string& path) {
-  // The name goes first, in one step: what is half removed must not look like what was there.
+  // Renames first, atomically: a partly removed directory must not look like the original.
   std::string doomed = path;
   if (!is_temporary_name(fs::path(path).filename().string()) && fs::is_directory(fs::symlink_status(path))) {
     doomed = temporary_name(path);
@@ -145,14 +146,14 @@ void remove_leftovers(const std::string& directory) noexcept {
         doomed.push_back(entry.path().string());
     }
     for (const std::string& path : doomed) remove_all(path);
-  } catch (const std::exception&) {  // they are in nobody's way
+  } catch (const std::exception&) {  // leftovers are harmless
   }
 }
 
 DirectoryLock::DirectoryLock(const std::string& path)
     : path_(path), directory_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (directory_.get() >= 0 && ::flock(directory_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    throw FileError(path, "another process is training there");
+    throw FileError(path, "is in use by another training process");
 }
 
 bool DirectoryLock::stands() const noexcept {

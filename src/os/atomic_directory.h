@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directories that are there whole or not at all, and files under a second name.
+// Directories that exist completely or not at all, and hard links to files.
 #pragma once
 
 #include <string>
@@ -8,10 +8,9 @@
 
 namespace qkv {
 
-// Makes an empty directory beside `path` to write into; commit() syncs it and puts it in the place of `path` in one
-// step, whether or not a directory stands there (which is then removed). The files in it must have been synced, as
-// AtomicFile does. Without commit() it is removed and `path` stays as it was. Every failure is a qkv::FileError. One
-// thread at a time.
+// Creates an empty directory next to `path` to write into; commit() syncs it and atomically replaces `path`, whether or
+// not a directory exists there (which is then removed). The files in it must have been synced, as by AtomicFile.
+// Without commit() it is removed and `path` is unchanged. Every failure is a qkv::FileError. Not thread-safe.
 class AtomicDirectory {
  public:
   explicit AtomicDirectory(const std::string& path);
@@ -26,30 +25,30 @@ class AtomicDirectory {
   std::string target_, temporary_;
 };
 
-// Makes `to` a second name of the file `from`, in one step and in the place of what stands there. A file system without
-// second names (or another one than that of `from`) gets a copy instead, which takes the same step. The folder is not
-// synced: sync_directory. Throws qkv::FileError.
+// Makes `to` a hard link to the file `from`, atomically replacing an existing file. If the file system does not support
+// hard links, or differs from that of `from`, `to` becomes a copy, also atomically. The directory is not synced; see
+// sync_directory. Throws qkv::FileError.
 void link_file(const std::string& from, const std::string& to);
 
-// Waits until the names in a directory are on the disk. Throws qkv::FileError.
+// Waits until the names in a directory are on disk. Throws qkv::FileError.
 void sync_directory(const std::string& path);
 
-// Removes a directory and all that is in it, or a file; nothing there is fine. Throws qkv::FileError.
+// Removes a directory with its contents, or a file; a missing path is not an error. Throws qkv::FileError.
 void remove_all(const std::string& path);
 
-// Removes what a process that is no longer there left unfinished in a directory: entries NAME.PROCESS-NUMBER.tmp. What
-// cannot be removed stays.
+// Removes unfinished entries (NAME.PROCESS-NUMBER.tmp) that processes which no longer exist left in a directory.
+// Entries that cannot be removed stay.
 void remove_leftovers(const std::string& directory) noexcept;
 
-// Whether a file's name is that of a temporary one of AtomicFile or AtomicDirectory: NAME.PROCESS-NUMBER.tmp.
+// Whether a file name is that of a temporary of AtomicFile or AtomicDirectory: NAME.PROCESS-NUMBER.tmp.
 bool is_temporary_name(const std::string& name) noexcept;
 
-// Holds a directory for this process: nobody else who asks gets it meanwhile. Gone with the object or the process.
+// Locks a directory for this process. Released with the object or the process.
 class DirectoryLock {
  public:
-  // Throws qkv::FileError if another holds it. Where the file system knows no locks, nothing is held.
+  // Throws qkv::FileError if another process holds the lock. On file systems without locks, nothing is locked.
   explicit DirectoryLock(const std::string& path);
-  // Whether the directory still stands under its name: it may have been removed, and perhaps made again.
+  // Whether the directory still exists under its name: it may have been removed, and perhaps created again.
   bool stands() const noexcept;
 
  private:

@@ -18,7 +18,7 @@ namespace qkv {
 namespace {
 
 constexpr std::size_t kBufferSize = 1 << 20;
-constexpr std::size_t kLargestWrite = std::size_t{1} << 30;  // one system call takes no more than 2 GiB
+constexpr std::size_t kLargestWrite = std::size_t{1} << 30;  // a system call writes at most 2 GiB
 
 std::string folder_of(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
@@ -33,14 +33,14 @@ std::string temporary_name(const std::string& path) {
 }
 
 std::string final_target(const std::string& path) {
-  struct stat facts {};  // of `path` itself: /dev/stdout may lead to a pipe, which has no path that canonical() finds
+  struct stat facts {};  // `path` itself: /dev/stdout may lead to a pipe, whose path canonical() cannot find
   if (::stat(path.c_str(), &facts) == 0) {
     if (S_ISDIR(facts.st_mode)) throw FileError(path, "is a directory, not a file");
     if (!S_ISREG(facts.st_mode)) throw FileError(path, "is not a regular file and will not be replaced");
   }
   std::error_code error;
   const std::filesystem::path real = std::filesystem::canonical(path, error);
-  return error ? path : real.string();  // not there yet
+  return error ? path : real.string();  // does not exist yet
 }
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(final_target(path)) {
@@ -51,11 +51,11 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(final_tar
     file_.reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (file_.get() >= 0) break;
     const int error = errno;
-    if (error == EEXIST && attempt < 100) continue;  // left behind by a process of the same number
+    if (error == EEXIST && attempt < 100) continue;  // left behind by an earlier process with the same ID
     throw_system_error(path_, "cannot be written", error);
   }
   struct stat facts {};
-  // The permissions of the file being replaced; failing that is no reason not to write.
+  // Copies the permissions of the file being replaced; failure is ignored.
   if (::stat(target_.c_str(), &facts) == 0 && ::fchmod(file_.get(), facts.st_mode & 07777) != 0) errno = 0;
 }
 
@@ -83,7 +83,8 @@ void AtomicFile::flush() {
 }
 
 void AtomicFile::write(const void* data, std::size_t size) {
-  if (temporary_.empty()) throw std::invalid_argument("[atomic file] expected write before commit; found after");
+  if (temporary_.empty())
+    throw std::invalid_argument("[atomic file] expected write before commit; found write after commit");
   if (size == 0) return;
   if (watcher_) watcher_(data, size);
   const auto* bytes = static_cast<const char*>(data);
@@ -121,7 +122,7 @@ void AtomicFile::commit() {
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_system_error(path_, "cannot be replaced", errno);
   temporary_.clear();
   const std::string folder = folder_of(target_);
-  // The folder of an AtomicDirectory is synced when that is whole.
+  // The parent of an AtomicDirectory is synced on its commit.
   if (!is_temporary_name(std::filesystem::path(folder).filename().string())) sync_directory(folder);
 }
 
@@ -137,7 +138,7 @@ void make_directories(const std::string& path) {
   file_step("mkdir", path);
   std::filesystem::create_directories(path, error);
   if (!error && !std::filesystem::is_directory(path, error)) error = std::make_error_code(std::errc::not_a_directory);
-  if (error) throw FileError(path, "cannot be made: " + error.message());
+  if (error) throw FileError(path, "cannot be created: " + error.message());
 }
 
 }  // namespace qkv

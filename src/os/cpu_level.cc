@@ -16,8 +16,8 @@ constexpr std::string_view kNames[] = {"portable", "avx2", "avx512", "avx512_bf1
 
 #if defined(__x86_64__)
 
-// What __builtin_cpu_supports of some compilers cannot be asked is read from CPUID; whether the system keeps the
-// registers is asked with a set that has the same ones.
+// Features that __builtin_cpu_supports does not know in some compilers are read from CPUID; whether the system saves
+// the registers is checked with a feature that uses the same registers.
 struct CpuId {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   CpuId(unsigned leaf, unsigned part) noexcept { __get_cpuid_count(leaf, part, &eax, &ebx, &ecx, &edx); }
@@ -49,14 +49,14 @@ CpuLevel choose() {
     if (name == wanted) return level;
     names += (names.empty() ? "" : ", ") + std::string(name);
   }
-  throw std::invalid_argument("[QKV_CPU] expected a level that this processor has (" + names + "); found '" + wanted +
-                              "'");
+  throw std::invalid_argument("[QKV_CPU] expected a level that this processor supports (" + names + "); found '" +
+                              wanted + "'");
 }
 
 }  // namespace
 
 CpuLevel cpu_level() {
-  static const CpuLevel level = choose();  // a throw leaves it unset: the next call tries again
+  static const CpuLevel level = choose();  // not set if choose() throws: the next call tries again
   return level;
 }
 

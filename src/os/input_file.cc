@@ -14,11 +14,11 @@ namespace {
 
 constexpr char kStandardInput[] = "standard input";
 
-// A file without a name in `folder`.
+// An unnamed file in `folder`.
 int open_nameless(const std::string& folder) {
   std::string name = (folder.empty() ? "." : folder) + "/.qkv-input-XXXXXX";
   const int descriptor = ::mkostemp(name.data(), O_CLOEXEC);
-  if (descriptor < 0) throw_system_error(folder, "cannot hold what is read from a stream", errno);
+  if (descriptor < 0) throw_system_error(folder, "cannot store the data read from a stream", errno);
   ::unlink(name.c_str());
   return descriptor;
 }
@@ -27,7 +27,7 @@ void write_all(int descriptor, const char* data, std::size_t size, const std::st
   while (size > 0) {
     const ssize_t done = ::write(descriptor, data, size);
     if (done < 0 && errno == EINTR) continue;
-    if (done < 0) throw_system_error(folder, "cannot hold what is read from a stream", errno);
+    if (done < 0) throw_system_error(folder, "cannot store the data read from a stream", errno);
     data += done;
     size -= static_cast<std::size_t>(done);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that is read in parts, by place. Pipes and standard input are put aside in a file first.
+// A file for random-access reads. Pipes and standard input are first copied to a file.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace qkv {
 
-// Movable; any number of threads may read one.
+// Movable; may be read by several threads at once.
 class InputFile {
  public:
-  // Throws qkv::FileError if there is no such file, it may not be read or it is no regular file.
+  // Throws qkv::FileError if the file does not exist, is not readable or is not a regular file.
   explicit InputFile(const std::string& path);
-  // All that can be read from `path` (a pipe; "-" is standard input), put into a file in `folder` that has no name and
-  // so goes away with this object. Throws qkv::FileError.
+  // Copies all data from `path` (a pipe; "-" is standard input) to an unnamed file in `folder`, which is removed with
+  // this object. Throws qkv::FileError.
   static InputFile put_aside(const std::string& path, const std::string& folder);
 
   const std::string& path() const noexcept { return path_; }  // "standard input" for "-"
-  std::int64_t size() const noexcept { return size_; }        // when it was opened
-  // Fills `to` from byte `at` on; returns how many bytes there were, fewer only where the file ends.
+  std::int64_t size() const noexcept { return size_; }        // when opened
+  // Fills `to` from byte `at` on; returns the number of bytes read, fewer only at the end of the file.
   std::size_t read(std::int64_t at, std::span<char> to) const;
 
  private:
@@ -33,7 +33,7 @@ class InputFile {
   std::int64_t size_ = 0;
 };
 
-// Whether `path` must be put aside to be read: "-", a pipe, a socket or a device.
+// Whether `path` must be copied before reading: "-", a pipe, a socket or a device.
 bool is_stream(const std::string& path);
 
 }  // namespace qkv

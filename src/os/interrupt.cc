@@ -15,7 +15,7 @@ namespace {
 std::atomic<int> caught{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
 
-// Two texts, so that a handler never sees one that is being written.
+// Double-buffered, so that a handler never sees a text that is being written.
 using Notice = std::array<char, 256>;
 std::array<Notice, 2> notices{};
 std::atomic<const char*> notice{nullptr};
@@ -28,7 +28,7 @@ void set_handler(void (*handler)(int)) noexcept {
   sigemptyset(&action.sa_mask);
   for (int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction former {};
-    // Who is to outlive the terminal (nohup) ignores SIGHUP.
+    // Processes meant to outlive the terminal (nohup) ignore SIGHUP.
     if (number == SIGHUP && sigaction(number, nullptr, &former) == 0 && former.sa_handler == SIG_IGN) continue;
     sigaction(number, &action, nullptr);
   }

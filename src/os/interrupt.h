@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interrupt latch, which the command line uses too: its contract stands in the public header.
+// The interrupt latch, also used by the command line; documented in the public header.
 #pragma once
 
 #include "qkv/interrupt.h"

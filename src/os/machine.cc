@@ -13,7 +13,7 @@
 namespace qkv {
 namespace {
 
-// The text after "KEY...:" in a file of such lines, spaces trimmed; empty if there is none.
+// The value after "KEY...:" in a file of such lines, spaces trimmed; empty if missing.
 std::string field(const char* path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

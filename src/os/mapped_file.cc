@@ -23,8 +23,8 @@
 namespace qkv {
 namespace {
 
-// The bytes of the last page that are not the file's read as zeros, so that reading past the end goes unnoticed;
-// AddressSanitizer is to notice.
+// Bytes of the last page past the end of the file read as zeros, so that out-of-bounds reads go unnoticed; lets
+// AddressSanitizer detect them.
 void guard_end([[maybe_unused]] const std::byte* data, [[maybe_unused]] std::size_t size, [[maybe_unused]] bool on) {
 #if defined(ASAN_POISON_MEMORY_REGION)
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -39,7 +39,7 @@ void guard_end([[maybe_unused]] const std::byte* data, [[maybe_unused]] std::siz
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  // O_NONBLOCK: a pipe without a writer must not hold us up before we can refuse it.
+  // O_NONBLOCK: opening a pipe without a writer must not block before we can reject it.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) throw_system_error(path, "cannot be opened", errno);
   struct stat facts {};
@@ -65,7 +65,7 @@ void MappedFile::release(std::size_t at, std::size_t size) const noexcept {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t begin = (at + page - 1) / page * page, end = (at + size) / page * page;
   if (begin >= end || end > size_) return;
-  // What it costs if this fails is memory that the system can take back anyway.
+  // If this fails, the system can still reclaim the memory.
   static_cast<void>(::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole file, read-only, in memory by way of the page cache.
+// A whole file, mapped read-only through the page cache.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace qkv {
 
-// Movable, not copyable; any number of threads may read one. A file that another program shortens while it is mapped
-// cannot be read safely (the system sends SIGBUS); qkv itself only ever replaces files whole, which is harmless.
+// Movable, not copyable; may be read by several threads at once. A file that another program shortens while it is
+// mapped cannot be read safely (the system sends SIGBUS); qkv itself only replaces whole files, which is harmless.
 class MappedFile {
  public:
   MappedFile() = default;
-  // Throws qkv::FileError, with the system's reason, if there is no such file or it may not be read, and for what is
-  // no regular file (a directory, a pipe, a device) and for an empty one.
+  // Throws qkv::FileError, with the system's reason, if the file does not exist, is not readable, is not a regular file
+  // (a directory, a pipe, a device) or is empty.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
@@ -25,7 +25,7 @@ class MappedFile {
   const std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }
   std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
-  // The pages of these bytes need not stay in this process's memory; reading them again brings them back.
+  // Allows these pages to leave this process's memory; reading them again reloads them.
   void release(std::size_t at, std::size_t size) const noexcept;
 
  private:

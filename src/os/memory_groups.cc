@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kLargestLimit = std::int64_t{1} << 60;  // version 1 writes "none" as a number near 2^63
 
-// The whole of a small file as a number; nothing if there is no such file or it holds another word ("max").
+// The content of a small file as a number; nullopt if it does not exist or contains a word ("max").
 std::optional<std::int64_t> number_in(const std::string& path) {
   std::ifstream file(path);
   std::string text;
@@ -28,7 +28,7 @@ std::optional<std::int64_t> number_in(const std::string& path) {
   return value;
 }
 
-// Names of files in the folder of a group.
+// Names of files in the directory of a group.
 struct Names {
   const char *limit, *use, *stat;
   std::string_view cached[2];  // keys in stat
@@ -53,8 +53,8 @@ std::int64_t left_in(const std::string& folder, const Names& names) {
   return std::max<std::int64_t>(0, *limit - kept);
 }
 
-// The least over a group and all above it. Inside a container the path may be that of the machine outside, of which
-// only the end, or nothing, is to be seen here: folders that are not there say nothing.
+// The minimum over a group and all groups above it. Inside a container, the path may be that of the host, of which only
+// the end or nothing is visible here: missing directories are skipped.
 std::int64_t least_from(const std::string& root, std::string path, const Names& names) {
   std::int64_t least = left_in(root, names);
   while (path.size() > 1) {
@@ -64,7 +64,7 @@ std::int64_t least_from(const std::string& root, std::string path, const Names& 
   return least;
 }
 
-// Whether a list with commas between its words has a word.
+// Whether a comma-separated list contains a word.
 bool is_among(std::string_view list, std::string_view word) {
   while (!list.empty()) {
     const std::size_t comma = std::min(list.find(','), list.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the system calls of this room share: an owned descriptor, and an errno turned into a qkv::FileError.
+// Shared by the system calls of this module: an owned descriptor, and conversion of errno to a qkv::FileError.
 #pragma once
 
 #include <unistd.h>
@@ -17,7 +17,7 @@ namespace qkv {
   throw FileError(path, what + ": " + std::generic_category().message(error));
 }
 
-// Closes what it holds; -1 is nothing.
+// Closes its descriptor; -1 is none.
 class FileDescriptor {
  public:
   explicit FileDescriptor(int number = -1) noexcept : number_(number) {}

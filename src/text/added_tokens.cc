@@ -8,7 +8,7 @@
 namespace qkv {
 namespace {
 
-// Whether a single character, which may be a byte that is no UTF-8, is one of a class.
+// Whether a single character, possibly a byte that is not UTF-8, belongs to a class.
 bool is(const Pattern& kind, std::string_view character) {
   if (character.empty() || utf8_step(character).kind != Utf8Step::valid) return false;
   return Pattern::Matcher(kind).find(character, 0).begin == 0;
@@ -16,7 +16,7 @@ bool is(const Pattern& kind, std::string_view character) {
 
 }  // namespace
 
-// \w and \s as the regular expressions of `tokenizers` have them.
+// \w and \s as in the regular expressions of `tokenizers`.
 AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, bool with_special)
     : with_special_(with_special),
       word_(R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}])"),
@@ -47,7 +47,7 @@ void AddedTokens::split(std::string_view text, const Take& take, const Normalise
 
 void AddedTokens::split(const Kind& kind, std::string_view text, const Take& take) const {
   if (kind.tokens.empty() && !text.empty()) return take(text, nullptr);
-  std::size_t taken = 0;  // where what is not yet taken begins
+  std::size_t taken = 0;  // start of the remaining text
   for (std::size_t at = 0; at < text.size();) {
     const AddedToken* token = nullptr;
     if (kind.starts[static_cast<unsigned char>(text[at])])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding added tokens in a text.
+// Finds added tokens in a text.
 #pragma once
 
 #include <array>
@@ -13,26 +13,26 @@
 
 namespace qkv {
 
-// Tokens that are cut out of a text, as `tokenizers` does it: first those that are found in the text as it stands,
-// then, in what lies between, those that are found in the normalised text. Each time the leftmost match, of those that
-// begin there the longest; one that does not count (a special token where they are text, one that must stand alone and
-// does not) hides the shorter ones in it. Immutable once made, so any number of threads may use one.
+// Splits a text at added tokens, as `tokenizers` does: first at tokens matched in the original text, then, in the parts
+// between them, at tokens matched in the normalised text. Each match is the leftmost, and the longest at that position;
+// one that does not count (a special token when they are text, or a single_word token inside a word) hides shorter ones
+// within it. Immutable and thread-safe.
 class AddedTokens {
  public:
   // with_special: whether special tokens count.
   AddedTokens(const std::vector<AddedToken>& tokens, bool with_special);
 
-  // Either part of the text that is no token (then token is nullptr and part is not empty), or a token.
+  // Receives either a non-empty part of the text without tokens (token is nullptr), or a token.
   using Take = std::function<void(std::string_view part, const AddedToken* token)>;
   using Normalise = std::function<std::string(std::string_view)>;
-  // All of the text, in order. `normalise` (may be empty) changes the parts between the first tokens; what it makes is
-  // not kept after `take` has returned.
+  // All of the text, in order. `normalise` (may be empty) transforms the parts between the first tokens; its result is
+  // valid only until `take` returns.
   void split(std::string_view text, const Take& take, const Normalise& normalise = {}) const;
 
  private:
   struct Kind {
-    std::vector<AddedToken> tokens;  // the longest first
-    std::array<bool, 256> starts{};  // bytes that a token begins with
+    std::vector<AddedToken> tokens;  // longest first
+    std::array<bool, 256> starts{};  // possible first bytes of tokens
   };
   void split(const Kind& kind, std::string_view text, const Take& take) const;
   bool counts(const AddedToken& token, std::string_view text, std::size_t begin, std::size_t end) const;

@@ -12,13 +12,13 @@
 namespace qkv {
 namespace {
 
-constexpr std::size_t kShort = 40;  // bytes of a piece
+constexpr std::size_t kShort = 40;  // bytes per piece
 
 [[noreturn]] void fail(const std::string& expected, const std::string& found) {
   throw std::invalid_argument("[tokenizer] expected " + expected + "; found " + found);
 }
 
-// The symbols of a piece as a doubly linked list in arrays; a symbol swallowed by its left neighbour has id -1.
+// The symbols of a piece as a doubly linked list in arrays; a symbol merged into its left neighbour has id -1.
 struct Symbol {
   std::int32_t id;
   std::int32_t before, after;  // -1: none
@@ -26,7 +26,7 @@ struct Symbol {
 
 struct Candidate {
   std::int32_t rank, at, result;
-  std::int32_t left, right;  // the ids it was found with: it is stale if they have changed
+  std::int32_t left, right;  // the ids when it was queued: stale if they have changed
   bool operator>(const Candidate& other) const noexcept {
     return rank != other.rank ? rank > other.rank : at > other.at;
   }
@@ -68,7 +68,7 @@ BpeEncoder::BpeEncoder(const TokenizerData& data) {
       if (id < 0 || id >= size) fail("ids below " + std::to_string(size) + " in merges", std::to_string(id));
     const std::uint64_t pair = pair_key(merge.left, merge.right);
     Slot& place = const_cast<Slot&>(slot(pair));
-    if (place.target.rank != kNoRank) fail("each pair to be merged once", "merge " + std::to_string(rank) + " again");
+    if (place.target.rank != kNoRank) fail("unique merges", "a duplicate, merge " + std::to_string(rank));
     place = {pair, {static_cast<std::int32_t>(rank), merge.result}};
     ++merge_count_;
   }
@@ -125,10 +125,10 @@ std::vector<std::int32_t> BpeEncoder::character_symbols(std::string_view piece) 
   return symbols;
 }
 
-// The definition as it stands: quadratic, but without a queue, and fastest for words.
+// The algorithm by definition: quadratic, but without a queue, and fastest for words.
 void BpeEncoder::encode_short(std::span<const std::int32_t> from, std::vector<std::int32_t>& ids) const {
   std::array<std::int32_t, kShort> symbols;  // [n] ids
-  std::array<Target, kShort> targets;        // [n - 1] what the pair that begins at each symbol becomes
+  std::array<Target, kShort> targets;        // [n - 1] merge result of the pair starting at each symbol
   std::size_t n = from.size();
   std::copy(from.begin(), from.end(), symbols.begin());
   for (std::size_t i = 0; i + 1 < n; ++i) targets[i] = target(symbols[i], symbols[i + 1]);

@@ -14,17 +14,17 @@
 namespace qkv {
 namespace {
 
-// Pairs of tokens and where they stand, found by their key.
+// Token pairs and their positions, by key.
 class PairTable {
  public:
   struct Pair {
     std::uint64_t key = 0;
     std::int64_t count = 0;
-    std::vector<std::uint32_t> places;  // where its left symbol stands or once stood
+    std::vector<std::uint32_t> places;  // positions where its left symbol is or was
   };
 
   PairTable() : slots_(std::size_t{1} << 16, kFree) {}
-  // A new pair occurs nowhere. References last until the next call.
+  // A new pair has count 0. References are valid until the next call.
   Pair& operator[](std::uint64_t key) {
     std::size_t at = place(key);
     while (slots_[at] != kFree && pairs_[slots_[at]].key != key) at = (at + 1) & (slots_.size() - 1);
@@ -51,12 +51,12 @@ class PairTable {
     }
   }
 
-  std::vector<std::uint32_t> slots_;  // open addressing; its size is a power of two
+  std::vector<std::uint32_t> slots_;  // open addressing; power-of-two size
   std::vector<Pair> pairs_;
 };
 
-// The distinct pieces of the text, one after the other, as a linked list of symbols in which pairs are replaced. A
-// symbol stands for as many places of the text as its piece does.
+// The distinct pieces of the text, concatenated, as a linked list of symbols in which pairs are replaced. Each symbol
+// counts as often as its piece occurs.
 class PairCounts {
  public:
   explicit PairCounts(const PieceCounts& pieces) {
@@ -66,7 +66,7 @@ class PairCounts {
     offer_changed();
   }
 
-  // The pair to merge next, with how often it occurs; 0 times if there is none.
+  // The pair to merge next, and its count; 0 if there is none.
   std::int64_t best(std::uint64_t& pair) {
     while (!queue_.empty()) {
       const Offer offer = queue_.top();
@@ -76,7 +76,7 @@ class PairCounts {
         return now;
       }
       queue_.pop();
-      // A pair that has become more frequent has been offered again; one that has become rarer has not.
+      // Pairs that became more frequent have been queued again; those that became rarer have not.
       if (now > 0 && now < offer.count) queue_.push({now, offer.pair});
     }
     return 0;
@@ -131,7 +131,7 @@ class PairCounts {
     weights_.push_back(weight);
   }
 
-  // Counts the pair that begins at a symbol once more (1) or once less (-1).
+  // Increments (1) or decrements (-1) the count of the pair starting at a symbol.
   void change(std::uint32_t at, std::int64_t sign) {
     const Symbol& symbol = symbols_[at];
     const std::uint64_t key = pair_key(symbol.id, symbols_[symbol.after].id);
@@ -151,9 +151,9 @@ class PairCounts {
   }
 
   std::vector<Symbol> symbols_;
-  std::vector<std::int64_t> weights_;  // [pieces] how often each occurs
+  std::vector<std::int64_t> weights_;  // [pieces] occurrences of each
   PairTable pairs_;
-  std::vector<std::uint64_t> grown_;  // pairs that may have become more frequent since the last offer
+  std::vector<std::uint64_t> grown_;  // pairs that may have become more frequent since the last offer_changed()
   std::priority_queue<Offer> queue_;
 };
 
@@ -184,7 +184,7 @@ TokenizerData train_bpe_data(const PieceCounts& pieces, std::int64_t size,
                                 std::to_string(size));
   data.patterns = {std::string(kGpt2Pattern)};
   PairCounts counts(pieces);
-  std::unordered_map<std::string, std::int32_t> known;  // the end token is no spelling of its bytes
+  std::unordered_map<std::string, std::int32_t> known;  // the end token's text is not an ordinary token
   for (std::int32_t byte = 0; byte < 256; ++byte) known.emplace(data.tokens[static_cast<std::size_t>(byte)], byte);
   const auto tokens = [&] { return static_cast<std::int64_t>(data.tokens.size()); };
   std::uint64_t pair = 0;

@@ -6,11 +6,11 @@
 namespace qkv {
 namespace {
 
-constexpr int kCharacters = 0x144;  // 256 + 68: the characters in use are below
+constexpr int kCharacters = 0x144;  // 256 + 68: all characters used are below
 
 struct Tables {
-  std::array<int, 256> character{};     // of a byte
-  std::array<int, kCharacters> byte{};  // of a character, or -1
+  std::array<int, 256> character{};     // byte -> character
+  std::array<int, kCharacters> byte{};  // character -> byte, or -1
 };
 
 constexpr Tables make_tables() {

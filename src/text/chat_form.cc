@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Telling chat templates apart. A Jinja template is a program; the ones in use say one of a few things, and the marks
-// they write tell which.
+// Recognises chat templates. A Jinja template is a program, but those in use follow a few formats, which can be
+// identified by the marker strings they contain.
 #include <array>
 #include <stdexcept>
 #include <utility>
@@ -23,7 +23,7 @@ constexpr std::array<std::pair<ChatForm, std::string_view>, 9> kForms = {
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
-// Whether a text is a string of a Jinja template, in quotes of either kind.
+// Whether a text is a string literal of a Jinja template, in either kind of quotes.
 bool has_string(std::string_view jinja, std::string_view text) {
   for (std::size_t at = jinja.find(text); at != std::string_view::npos; at = jinja.find(text, at + 1)) {
     const char quote = at > 0 ? jinja[at - 1] : ' ';
@@ -33,7 +33,7 @@ bool has_string(std::string_view jinja, std::string_view text) {
   return false;
 }
 
-// Mistral's templates, told by the strings around the words: which spaces they hold is all that they differ in.
+// Identifies Mistral's templates, which differ only in spaces, by the string literals around the words.
 std::optional<ChatForm> recognise_mistral(std::string_view jinja) {
   for (const char* other : {"<<SYS>>", "[SYSTEM_PROMPT]", "bos_token + '[INST]", "bos_token + \"[INST]",
                             "' ' + eos_token", "\" \" + eos_token"})
@@ -50,7 +50,7 @@ std::optional<ChatForm> recognise_mistral(std::string_view jinja) {
   return space_after ? ChatForm::mistral_v0_1 : ChatForm::mistral_v0_2;
 }
 
-// "\n" and the like in a string of Jinja; nothing if there is something else.
+// Resolves escape sequences in a Jinja string; std::nullopt for anything unsupported.
 std::optional<std::string> unescaped(std::string_view text) {
   std::string result;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -97,17 +97,17 @@ std::optional<ChatForm> recognise_chat_form(std::string_view jinja) {
   return recognise_mistral(jinja);
 }
 
-// Of ChatML: what stands between <|im_start|>system and <|im_end|>, if that is all letters of one string.
+// For ChatML: the text between <|im_start|>system and <|im_end|>, if it is plain text in a single string.
 std::string default_system_message(std::string_view jinja) {
   constexpr std::string_view kBegin = "<|im_start|>system", kEnd = "<|im_end|>";
   for (std::size_t at = jinja.find(kBegin); at != std::string_view::npos; at = jinja.find(kBegin, at + 1)) {
     const std::size_t end = jinja.find(kEnd, at);
     if (end == std::string_view::npos) break;
-    at = jinja.rfind(kBegin, end);  // the nearest, so that each end is looked at once
+    at = jinja.rfind(kBegin, end);  // the nearest, so that each end is checked once
     const std::size_t begin = at + kBegin.size();
     const std::optional<std::string> text = unescaped(jinja.substr(begin, end - begin));
     if (!text || !text->starts_with('\n')) continue;
-    // A quote that is not escaped ends the string, and what follows is program.
+    // An unescaped quote ends the string; the rest is code.
     const std::string_view raw = jinja.substr(begin, end - begin);
     bool plain = true;
     for (std::size_t i = 0; i < raw.size(); ++i)

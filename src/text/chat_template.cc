@@ -73,9 +73,9 @@ bool ChatTemplate::is_token(std::string_view text) const {
   return std::any_of(added.begin(), added.end(), [&](const AddedToken& token) { return token.content == text; });
 }
 
-// A control token spelt out in what people say must stay letters, also where a tokenizer has it as a token that is cut
-// out of every text: each spelling is cut after its first byte, and the parts are read one after the other.
-// Tokenizers that put a space before a text do so where it begins, and all but some after a control token too.
+// A control token spelt out in user text must stay text, even if the tokenizer cuts it out of every text: each spelling
+// is split after its first byte, and the parts are encoded separately. Tokenizers that prepend a space do so at the
+// start of a text and, with some exceptions, after a control token.
 void ChatTemplate::add_text(std::string_view text, Before before, std::vector<std::int32_t>& ids) const {
   const TokenizerData& data = tokenizer_.data();
   const bool once = data.characters && data.space_prefix == SpacePrefix::first_unless_there;
@@ -84,7 +84,7 @@ void ChatTemplate::add_text(std::string_view text, Before before, std::vector<st
   const auto is_control = [&](std::int32_t id) {
     return std::find(controls_.begin(), controls_.end(), id) != controls_.end();
   };
-  const auto add = [&](std::string_view part) {  // whether it could be
+  const auto add = [&](std::string_view part) {  // returns whether the part has no control tokens
     std::vector<std::int32_t> plain;
     if (continues && data.add_prefix_space) {
       if (!encoder) encoder.emplace(tokenizer_);
@@ -105,7 +105,8 @@ void ChatTemplate::add_text(std::string_view text, Before before, std::vector<st
   for (std::size_t begin = 0, at = 0; begin < text.size(); ++at) {
     if (at + 1 < text.size() && !begins_control(at)) continue;
     if (!add(text.substr(begin, at + 1 - begin)))
-      throw std::invalid_argument("[chat] expected words that become no control token; found some");
+      throw std::invalid_argument(
+          "[chat] expected a text that can be encoded without control tokens; found one that cannot");
     begin = at + 1;
     continues = true;
   }
@@ -145,12 +146,12 @@ std::vector<ChatTemplate::Piece> ChatTemplate::message(std::string_view role, st
       return {{false, "<|" + who + "|>\n" + std::string(words)},
               {true, tokenizer_.decode(tokenizer_.end_token())},
               {false, "\n"}};
-    default:  // has no message of its own, see question()
+    default:  // Mistral and llama2 messages: see question()
       return {};
   }
 }
 
-// A question to one of Mistral's models.
+// A user message in Mistral's formats.
 std::vector<ChatTemplate::Piece> ChatTemplate::bracketed(std::string_view words, bool first,
                                                          std::string_view system) const {
   const bool before = form_ == ChatForm::mistral_v1 || (form_ == ChatForm::mistral_v0_1 && !first);
@@ -174,10 +175,9 @@ std::vector<std::int32_t> ChatTemplate::beginning(std::string_view system) const
   }
   if (system.empty() || system_in_question(form_)) return result;
   if (is_mistral(form_))
-    throw std::invalid_argument(
-        "[chat] the template " + std::string(chat_form_name(form_)) +
-        " expected no system message, for which it has no place that stays; say it in the first "
-        "question");
+    throw std::invalid_argument("[chat] the template " + std::string(chat_form_name(form_)) +
+                                "expected no system message, which it cannot keep across messages; put it in the first "
+                                "question");
   const std::vector<std::int32_t> more =
       ids(message("system", system), result.empty() ? Before::nothing : Before::control);
   result.insert(result.end(), more.begin(), more.end());
@@ -204,7 +204,7 @@ std::vector<std::int32_t> ChatTemplate::question(std::string_view words, bool fi
     default:
       pieces.push_back({false, "<|assistant|>\n"});
   }
-  if (!first || !system.empty()) return ids(pieces, Before::text);  // the line end of a message
+  if (!first || !system.empty()) return ids(pieces, Before::text);  // line end after a message
   return ids(pieces, tokenizer_.begin_token() < 0 ? Before::nothing : Before::control);
 }
 

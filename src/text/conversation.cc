@@ -32,10 +32,11 @@ void Conversation::assign(std::span<const ChatMessage> messages) {
   for (std::size_t i = 0; i < said.size(); ++i) {
     const char* expected = i % 2 == 0 ? "user" : "assistant";
     if (said[i].role != expected)
-      throw std::invalid_argument(std::string("[chat] expected messages of user and assistant in turn, here ") +
+      throw std::invalid_argument(std::string("[chat] expected alternating user and assistant messages, here ") +
                                   expected + "; found '" + said[i].role + "'");
   }
-  if (said.size() % 2 == 0) throw std::invalid_argument("[chat] expected a last message of user; found none");
+  if (said.size() % 2 == 0)
+    throw std::invalid_argument("[chat] expected the last message to be from the user; found none");
   begin(has_system ? messages.front().text : system_);
   for (const ChatMessage& message : said) message.role == "user" ? ask(message.text) : answer(message.text);
 }

@@ -9,12 +9,12 @@ namespace qkv {
 namespace {
 
 struct Character {
-  char32_t code;      // what it stands for, or the byte itself
-  std::size_t bytes;  // that it takes
-  bool whole;         // false: a byte that begins no UTF-8 character
+  char32_t code;      // code point, or the byte itself
+  std::size_t bytes;  // length in bytes
+  bool whole;         // false: not the start of a UTF-8 character
 };
 
-// The character at the front of bytes, which are not empty. Overlong forms, surrogates and the rest are not whole.
+// The first character of non-empty bytes. Overlong forms, surrogates and other invalid bytes are not whole.
 Character front_of(std::string_view bytes) {
   utf8proc_int32_t code = 0;
   const auto* data = reinterpret_cast<const utf8proc_uint8_t*>(bytes.data());
@@ -34,7 +34,7 @@ bool within(const Range (&ranges)[N], char32_t code) {
   return false;
 }
 
-// Control and format characters: they are shown by their bytes.
+// Control and format characters, shown as bytes.
 constexpr Range kUnprintable[] = {{0x00, 0x1F},     {0x7F, 0x9F},      {0xAD, 0xAD},     {0x61C, 0x61C},
                                   {0x200B, 0x200F}, {0x2028, 0x202E},  {0x2060, 0x206F}, {0xFEFF, 0xFEFF},
                                   {0xFFF9, 0xFFFB}, {0xE0000, 0xE007F}};
@@ -86,7 +86,7 @@ std::size_t text_columns(std::string_view text) {
 
 namespace {
 
-// The longest front of the text that fits; its columns in `taken`.
+// The longest prefix of the text that fits; its columns in `taken`.
 std::string_view fitting(std::string_view text, std::size_t width, std::size_t& taken) {
   std::size_t end = 0;
   for (taken = 0; end < text.size();) {

@@ -26,7 +26,7 @@ constexpr std::array<Kind, 256> kKinds = kinds();
 
 Kind kind_at(std::string_view text, std::size_t at) noexcept { return kKinds[static_cast<unsigned char>(text[at])]; }
 
-// 's 't 'm 'd 're 've 'll; 0 if none of them begins at `at`, where the apostrophe is.
+// End of a contraction ('s 't 'm 'd 're 've 'll) whose apostrophe is at `at`; 0 if there is none.
 std::size_t contraction_end(std::string_view text, std::size_t at) noexcept {
   const char first = at + 1 < text.size() ? text[at + 1] : '\0';
   if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;
@@ -42,7 +42,7 @@ std::size_t gpt2_piece_end(std::string_view text, std::size_t at) noexcept {
   if (text[at] == '\'') {
     if (const std::size_t end = contraction_end(text, at)) return end;
   }
-  // A run of one kind, after one space if that is what stands first.
+  // A run of one kind, after an optional space.
   std::size_t first = at;
   if (text[at] == ' ' && at + 1 < text.size() && kind_at(text, at + 1) != kSpace) ++first;
   const Kind kind = kind_at(text, first);
@@ -50,7 +50,7 @@ std::size_t gpt2_piece_end(std::string_view text, std::size_t at) noexcept {
   std::size_t end = first + 1;
   while (end < text.size() && kind_at(text, end) == kind) ++end;
   if (end < text.size() && kind_at(text, end) == kWide) return 0;
-  // The last space of several belongs to what follows it.
+  // The last of several spaces belongs to the next piece.
   if (kind == kSpace && end < text.size() && end - at > 1) --end;
   return end;
 }

@@ -24,7 +24,7 @@ HarrisEncoder::HarrisEncoder(const TokenizerData& data) : ids_{-1} {
     if (slot >= 0 && token.size() == 1) continue;  // a segment of one byte: the first id counts
     if (slot >= 0)
       throw std::invalid_argument("[tokenizer] expected each segment once; found ids " + std::to_string(slot) +
-                                  " and " + std::to_string(id) + " alike");
+                                  " and " + std::to_string(id) + " with the same bytes");
     slot = static_cast<std::int32_t>(id);
     bytes += token.size() == 1;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text as Harris' morpheme segments, the longest first (docs/formats.md).
+// Encodes text as Harris' morpheme segments, longest first (docs/formats.md).
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace qkv {
 
-// Immutable once made, so any number of threads may use one.
+// Immutable and thread-safe.
 class HarrisEncoder {
  public:
-  // Throws std::invalid_argument if a byte has no token or two longer tokens are alike (of one-byte tokens the first
-  // counts).
+  // Throws std::invalid_argument if a byte has no token or two longer tokens are identical (of one-byte tokens the
+  // first counts).
   explicit HarrisEncoder(const TokenizerData& data);
 
-  // Appends, from left to right, each time the id of the longest token that the rest of the text begins with. Time:
-  // the text's length times that of the longest token.
+  // Appends ids from left to right, each for the longest token that the remaining text starts with. Time: length of the
+  // text times length of the longest token.
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const;
 
  private:
-  // A tree of bytes: from a node and a byte to the next node.
+  // Key of the trie edge for `byte` from `node`.
   static std::uint64_t edge(std::int32_t node, char byte) noexcept {
     return std::uint64_t{static_cast<std::uint32_t>(node)} << 8 | static_cast<unsigned char>(byte);
   }

@@ -12,7 +12,7 @@
 namespace qkv {
 namespace {
 
-// How many different bytes follow each prefix of a set of words, the end counting as one.
+// Number of distinct bytes that follow each prefix in a set of words; the end counts as one.
 class Varieties {
  public:
   void add(std::string_view word) {
@@ -20,7 +20,7 @@ class Varieties {
     for (const char byte : word) node = follow(node, static_cast<unsigned char>(byte));
     follow(node, kEnd);
   }
-  // [word.size() + 1]: of the prefixes of a word that was added.
+  // [word.size() + 1]: for each prefix of an added word.
   std::vector<int> of(std::string_view word) const {
     std::vector<int> result{branches_[0]};
     std::int32_t node = 0;
@@ -53,7 +53,7 @@ std::string reversed(std::string_view word) { return {word.rbegin(), word.rend()
 
 bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
 
-// Where a word is cut, as bytes from its start.
+// Cut positions in a word, as byte offsets.
 std::vector<std::size_t> cuts(std::string_view word, const Varieties& after, const Varieties& before) {
   const std::vector<int> forward = after.of(word), backward = before.of(reversed(word));  // [size + 1]
   const std::size_t n = word.size();
@@ -89,7 +89,7 @@ TokenizerData harris_data(const std::vector<std::string>& segments, bool bytes_f
 
 TokenizerData train_harris_data(std::string_view text, std::int64_t size) {
   if (size < 257) throw std::invalid_argument("[harris] expected at least 257 tokens; found " + std::to_string(size));
-  std::map<std::string_view, std::int64_t> words;  // sorted, so that nothing depends on the order of a hash table
+  std::map<std::string_view, std::int64_t> words;  // sorted, so that results do not depend on hash order
   Splitter({std::string(kGpt2Pattern)}).split(text, [&](std::string_view piece) { ++words[piece]; });
   Varieties after, before;
   for (const auto& [word, ignored] : words) {

@@ -34,7 +34,7 @@ void append_form(std::string_view text, Normaliser form, std::string& result) {
       utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
                    &mapped, static_cast<utf8proc_option_t>(options_of(form)));
   const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(mapped, std::free);
-  if (size < 0) throw std::bad_alloc();  // the only error that valid UTF-8 can give
+  if (size < 0) throw std::bad_alloc();  // the only possible error for valid UTF-8
   result.append(reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(size));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unicode's normalization forms (Unicode Standard Annex 15).
+// Unicode normalization forms (Unicode Standard Annex 15).
 #pragma once
 
 #include <span>
@@ -10,7 +10,8 @@
 
 namespace qkv {
 
-// The text in each form in turn. Bytes that are no UTF-8 stay as they are, and characters join over none of them.
+// Applies the forms to the text in order. Bytes that are not UTF-8 stay unchanged, and no characters are composed
+// across them.
 std::string normalise(std::string_view text, std::span<const Normaliser> forms);
 
 }  // namespace qkv

@@ -8,7 +8,7 @@
 namespace qkv {
 namespace {
 
-// Oniguruma's \w, and its complement's classes cannot be written inside [...].
+// Oniguruma's \w. Its complement cannot be written inside [...].
 constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 constexpr std::string_view kWordClass = R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])";
 constexpr std::string_view kNoWordClass = R"([^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])";
@@ -30,7 +30,7 @@ class Translator {
       else
         character(c);
     }
-    if (in_class_) refuse(text_.size(), "a class without its end");
+    if (in_class_) refuse(text_.size(), "an unterminated class");
     return std::move(result_);
   }
 
@@ -67,7 +67,7 @@ class Translator {
     pass(2);
   }
 
-  // \p{L}, \p{Lu}; any other name is a script, which PCRE2 would take for the characters' script extensions.
+  // \p{L}, \p{Lu}; any other name is a script, which PCRE2 would read as script extensions.
   void property() {
     const std::size_t end = text_.find('}', at_);
     if (peek(2) != '{' || end == std::string_view::npos) refuse(at_, "a property without {name}");
@@ -95,12 +95,12 @@ class Translator {
       if (digits.empty() || !std::all_of(digits.begin(), digits.end(), is_hex)) refuse(at_, "\\x{...}");
       return pass(end + 1 - at_);
     }
-    if (!is_hex(peek(2)) || !is_hex(peek(3)) || peek(2) > '7') refuse(at_, "\\x that is no ASCII character");
+    if (!is_hex(peek(2)) || !is_hex(peek(3)) || peek(2) > '7') refuse(at_, "\\x above ASCII");
     pass(4);
   }
 
   void class_character(char c) {
-    if (c == '[') refuse(at_, "a class within a class");
+    if (c == '[') refuse(at_, "a nested class");
     if (c == '&' && peek(1) == '&') refuse(at_, "&&");
     if (c == ']') in_class_ = false;
     pass(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular expressions as Hugging Face's `tokenizers` writes them, for PCRE2.
+// Converts regular expressions of Hugging Face `tokenizers` to PCRE2.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace qkv {
 
-// `tokenizers` compiles its patterns with Oniguruma; where both engines take the same text differently (\s, \w, \d, \v,
-// scripts, ^ and $ within a text) it is written out for PCRE2. Throws std::invalid_argument that names what has no
-// certain counterpart: back references, nested and intersected classes, \b, \h, \R, \X, named groups, ...
+// `tokenizers` compiles its patterns with Oniguruma; syntax that the two engines interpret differently (\s, \w, \d, \v,
+// scripts, ^ and $ within a text) is rewritten for PCRE2. Throws std::invalid_argument that names syntax without an
+// exact equivalent: back references, nested and intersected classes, \b, \h, \R, \X, named groups, ...
 std::string from_oniguruma(std::string_view expression);
 
 }  // namespace qkv

@@ -14,7 +14,7 @@ namespace {
   if (error == PCRE2_ERROR_NOMEMORY) throw std::bad_alloc();
   unsigned char message[256] = {};
   pcre2_get_error_message(error, message, sizeof message);
-  throw std::invalid_argument("[tokenizer] expected a pattern that works; found " + expression + " (at " +
+  throw std::invalid_argument("[tokenizer] expected a valid pattern; found " + expression + " (at " +
                               std::to_string(offset) + ": " + reinterpret_cast<const char*>(message) + ")");
 }
 
@@ -31,7 +31,7 @@ Pattern::Pattern(const std::string& expression) : expression_(expression), code_
   code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(), PCRE2_UTF | PCRE2_UCP,
                               &error, &offset, nullptr);
   if (!code_->code) fail(expression, error, offset);
-  // Where there is no just-in-time compiler the interpreter gives the same matches.
+  // Without a JIT compiler the interpreter gives the same matches.
   static_cast<void>(pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE));
 }
 
@@ -60,7 +60,7 @@ Pattern::Match Pattern::Matcher::find(std::string_view text, std::size_t from) {
                        PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | options, state_->data, nullptr);
   };
   int result = match(0);
-  if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = match(PCRE2_NO_JIT);  // the interpreter takes memory as it needs
+  if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = match(PCRE2_NO_JIT);  // the interpreter allocates memory as needed
   if (result == PCRE2_ERROR_NOMATCH) return {text.size(), text.size()};
   if (result < 0) fail(state_->pattern->expression(), result, from);
   const PCRE2_SIZE* range = pcre2_get_ovector_pointer(state_->data);

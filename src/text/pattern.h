@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular expressions over UTF-8 with Unicode's letters, digits and spaces. The only user of PCRE2.
+// Regular expressions over UTF-8 with Unicode character classes. The only user of PCRE2.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace qkv {
 
-// Compiled once; any number of threads may use one, each with a Matcher of its own.
+// Compiled once; thread-safe if each thread uses its own Matcher.
 class Pattern {
  public:
-  explicit Pattern(const std::string& expression);  // throws std::invalid_argument with the place of the mistake
+  explicit Pattern(const std::string& expression);  // throws std::invalid_argument with the position of the error
   ~Pattern();
   Pattern(Pattern&&) noexcept;
   Pattern& operator=(Pattern&&) noexcept;
@@ -20,15 +20,15 @@ class Pattern {
   const std::string& expression() const noexcept { return expression_; }
 
   struct Match {
-    std::size_t begin, end;  // bytes; begin == end: there is no match
+    std::size_t begin, end;  // in bytes; begin == end: no match
   };
   class Matcher {
    public:
     explicit Matcher(const Pattern& pattern);
     ~Matcher();
     Matcher(Matcher&&) noexcept;
-    // The first match of at least one character from byte `from` on. `text` must be valid UTF-8 and `from` must be
-    // where a character begins. Throws std::invalid_argument if the expression backtracks without end.
+    // The first non-empty match from byte `from` on. `text` must be valid UTF-8 and `from` at the start of a character.
+    // Throws std::invalid_argument if the expression exceeds the backtracking limit.
     Match find(std::string_view text, std::size_t from);
 
    private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ids of pieces met before. Bounded: a new piece takes the place of an older one.
+// Caches the ids of recent pieces. Bounded: a new piece replaces an older one.
 #pragma once
 
 #include <algorithm>
@@ -13,24 +13,24 @@
 
 namespace qkv {
 
-inline constexpr std::size_t kPieceSets = std::size_t{1} << 15;  // 2 MB of them: what stays in a core's caches
+inline constexpr std::size_t kPieceSets = std::size_t{1} << 15;  // 2 MB: fits a core's caches
 
-// One thread at a time.
+// Not thread-safe.
 class PieceCache {
  public:
   static constexpr std::size_t kLongestPiece = 15, kMostIds = 3;
 
-  // Room for 2 * sets pieces, 64 bytes a set; sets is rounded up to a power of two. 0: remembers nothing and must not
-  // be asked.
+  // Capacity: 2 * sets pieces, 64 bytes per set; sets is rounded up to a power of two. 0: no cache, must not be
+  // queried.
   explicit PieceCache(std::size_t sets) : sets_(sets > 0 ? std::bit_ceil(sets) : 0) {}
 
   bool empty() const noexcept { return sets_.empty(); }
 
   struct Key {
-    std::uint64_t low, high;  // the piece's bytes, zeros, and its length in the last byte
+    std::uint64_t low, high;  // the piece's bytes, zero padding, and its length in the last byte
     bool operator==(const Key&) const = default;
   };
-  // `piece` has 1 to kLongestPiece bytes; up to `readable` bytes from its first on may be read.
+  // `piece` has 1 to kLongestPiece bytes; `readable` bytes from its start can be read.
   static Key key_of(std::string_view piece, std::size_t readable) noexcept {
     static_assert(std::endian::native == std::endian::little);
     Key key{};
@@ -46,14 +46,14 @@ class PieceCache {
     return key;
   }
 
-  // The ids, at least one; none: not known.
+  // At least one id; empty: not cached.
   std::span<const std::int32_t> find(const Key& key) const noexcept {
     const Set& set = sets_[place(key)];
     for (const Entry& entry : set)
       if (entry.key == key) return {entry.ids.data(), static_cast<std::size_t>(entry.count)};
     return {};
   }
-  // Of 1 to kMostIds ids.
+  // 1 to kMostIds ids.
   void put(const Key& key, std::span<const std::int32_t> ids) noexcept {
     Set& set = sets_[place(key)];
     set[1] = set[0];

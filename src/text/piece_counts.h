@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often each distinct piece of a text occurs, in bounded memory.
+// Counts the distinct pieces of a text, in bounded memory.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace qkv {
 
-// What is in it depends on what was added and merged, in which order, and on nothing else. One thread at a time.
+// The contents depend only on what was added and merged, and in which order. Not thread-safe.
 class PieceCounts {
  public:
-  // Past this many distinct pieces or bytes of them, merge() forgets the rarest until half of that is left.
+  // Above this many distinct pieces, or bytes of them, merge() drops the rarest until half of the limit is left.
   struct Limits {
     std::size_t pieces = std::numeric_limits<std::size_t>::max(), bytes = std::numeric_limits<std::size_t>::max();
   };
@@ -22,13 +22,15 @@ class PieceCounts {
   explicit PieceCounts(Limits limits) : limits_(limits), slots_(1024) {}
 
   void add(std::string_view piece, std::int64_t count = 1);
-  void add_text(std::string_view text);  // the pieces of GPT-2's split
+  void add_text(std::string_view text);  // pieces of GPT-2's split
   void merge(const PieceCounts& other);
   void clear();
 
   std::size_t size() const noexcept { return size_; }
-  std::int64_t forgotten() const noexcept { return forgotten_; }          // pieces, each counted when it was forgotten
-  std::vector<std::pair<std::string_view, std::int64_t>> sorted() const;  // by their bytes
+  std::int64_t forgotten() const noexcept {
+    return forgotten_;
+  }  // number of drops; a piece counts each time it is dropped
+  std::vector<std::pair<std::string_view, std::int64_t>> sorted() const;  // by bytes
 
  private:
   struct Slot {
@@ -45,7 +47,7 @@ class PieceCounts {
   void forget_the_rarest();
 
   Limits limits_;
-  std::vector<Slot> slots_;  // open addressing, at most half full; its size is a power of two
+  std::vector<Slot> slots_;  // open addressing, at most half full; power-of-two size
   std::string bytes_;
   std::size_t size_ = 0;
   std::int64_t forgotten_ = 0;

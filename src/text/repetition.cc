@@ -10,7 +10,7 @@ double repetition(std::string_view text) {
   constexpr std::size_t kStretch = 32;
   if (text.size() <= kStretch) return 0;
   std::unordered_set<std::string_view> seen;
-  std::size_t covered = 0, end = 0;  // bytes counted, and where the last stretch that was counted ends
+  std::size_t covered = 0, end = 0;  // bytes counted, and the end of the last counted stretch
   for (std::size_t at = 0; at + kStretch <= text.size(); ++at) {
     if (seen.insert(text.substr(at, kStretch)).second) continue;
     covered += at + kStretch - (end > at ? end : at);

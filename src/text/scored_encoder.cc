@@ -16,7 +16,7 @@ namespace {
   throw std::invalid_argument("[tokenizer] expected " + expected + "; found " + found);
 }
 
-// Symbols as a doubly linked list in arrays; one swallowed by its left neighbour is empty.
+// Symbols as a doubly linked list in arrays; a symbol merged into its left neighbour is empty.
 struct Symbol {
   std::string_view text;
   std::int32_t before, after;  // -1: none
@@ -25,7 +25,7 @@ struct Symbol {
 struct Candidate {
   float score;
   std::int32_t left, right;
-  std::size_t size;  // of both when it was found: it is stale if that has changed
+  std::size_t size;  // combined size when it was queued: stale if that has changed
   bool operator<(const Candidate& other) const noexcept {
     return score != other.score ? score < other.score : left > other.left;
   }
@@ -61,7 +61,7 @@ ScoredEncoder::ScoredEncoder(const TokenizerData& data) : data_(data) {
   if (data.scores.size() != data.tokens.size())
     fail("a score for each of the " + std::to_string(data.tokens.size()) + " tokens",
          std::to_string(data.scores.size()));
-  std::set<std::int32_t> apart(data.byte_ids.begin(), data.byte_ids.end());  // no pieces of text
+  std::set<std::int32_t> apart(data.byte_ids.begin(), data.byte_ids.end());  // not pieces of text
   for (const AddedToken& token : data.added)
     if (token.special) apart.insert(token.id);
   apart.insert(data.unknown_token);

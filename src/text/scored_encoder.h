@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces by score, as sentencepiece's BPE models (LLaMA 1 and 2) have them.
+// Encodes by piece scores, as sentencepiece's BPE models (LLaMA 1 and 2) do.
 #pragma once
 
 #include <array>
@@ -13,19 +13,18 @@
 
 namespace qkv {
 
-// The text with a space for each U+2581, which is how these models spell one.
+// The text with each U+2581, which represents a space in these models, replaced by a space.
 std::string with_spaces(std::string_view text);
 
-// Immutable once made, so any number of threads may use one. It looks into the TokenizerData it was made from, which
-// must stay where it is.
+// Immutable and thread-safe. Refers to the TokenizerData it was created from, which must outlive it and not move.
 class ScoredEncoder {
  public:
-  // Throws std::invalid_argument if there is not one score a token, or a byte has no token and there is no unknown one.
+  // Throws std::invalid_argument unless there is one score per token, and a token for each byte or an unknown token.
   explicit ScoredEncoder(const TokenizerData& data);
 
-  // Appends the ids of a text: from its characters, the two neighbours that make the token of the highest score are
-  // joined first, the leftmost of equals, until no two make one. A character that is no token becomes its bytes.
-  // O(n log n) in the text's length.
+  // Appends the ids of a text: starting from its characters, joins the two neighbours that form the token with the
+  // highest score, leftmost first, until none form one. A character without a token becomes its bytes. O(n log n) in
+  // the text's length.
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const;
 
  private:

@@ -11,7 +11,7 @@
 namespace qkv {
 namespace {
 
-// The first byte from `at` on that is no ASCII, or a little before it.
+// The first non-ASCII byte from `at` on, or up to 7 bytes before it.
 std::size_t skip_ascii(std::string_view text, std::size_t at) noexcept {
   std::uint64_t eight = 0;
   for (; at + sizeof eight <= text.size(); at += sizeof eight) {

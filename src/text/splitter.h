@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pieces of a text that byte pairs never reach across.
+// Splits a text into the pieces within which byte pairs are merged.
 #pragma once
 
 #include <functional>
@@ -11,13 +11,13 @@
 
 namespace qkv {
 
-// GPT-2's: contractions, words, numbers and signs with the space before them, and runs of spaces.
+// GPT-2's: contractions, words, numbers and punctuation with a leading space, and runs of spaces.
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Patterns (as `tokenizers` writes them, src/text/oniguruma.h) in stages: the first cuts the text into its matches and
-// what lies between them, the next cuts each of those, and so on. A byte that is no UTF-8 is a piece of its own.
-// Nothing is lost: the pieces, joined, are the text.
+// Patterns (in the syntax of `tokenizers`, src/text/oniguruma.h) in stages: the first splits the text into its matches
+// and the parts between them, the next splits each of those, and so on. A byte that is not UTF-8 is a separate piece.
+// The pieces, concatenated, are the text.
 class Splitter {
  public:
   explicit Splitter(const std::vector<std::string>& patterns);  // throws std::invalid_argument
@@ -29,7 +29,7 @@ class Splitter {
   void cut(std::string_view text, std::size_t stage, Matchers& matchers, const Take& take) const;
 
   std::vector<Pattern> stages_;
-  std::vector<bool> gpt2_;  // [stages] whether a stage is kGpt2Pattern
+  std::vector<bool> gpt2_;  // [stages] whether the stage is kGpt2Pattern
 };
 
 }  // namespace qkv

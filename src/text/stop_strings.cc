@@ -16,7 +16,7 @@ StopStrings::StopStrings(std::vector<std::string> strings) : strings_(std::move(
 std::string StopStrings::push(std::string_view bytes) {
   if (found_) return "";
   held_ += bytes;
-  // The string that ends first, and of those that end there the longest: no cut of the bytes changes it.
+  // The match that ends first, and the longest of those: independent of how the bytes are split into calls.
   std::size_t begin = 0, end = std::string::npos;
   for (const std::string& string : strings_) {
     const std::size_t at = held_.find(string);
@@ -30,7 +30,7 @@ std::string StopStrings::push(std::string_view bytes) {
     held_.clear();
     return shown;
   }
-  // The longest end of what is held that a stop string begins with.
+  // The longest suffix of the held text that is a prefix of a stop string.
   std::size_t kept = 0;
   for (const std::string& string : strings_) {
     for (std::size_t n = std::min(string.size() - 1, held_.size()); n > kept; --n) {

@@ -9,7 +9,7 @@
 
 namespace qkv {
 
-// A space is put before the text and after each special token.
+// A space is prepended to the text and after each special token.
 void Tokenizer::Impl::encode_scored(std::string_view text, const AddedTokens& added, bool start,
                                     std::vector<std::int32_t>& ids) const {
   added.split(text, [&](std::string_view part, const AddedToken* token) {
@@ -23,7 +23,7 @@ void Tokenizer::Impl::encode_scored(std::string_view text, const AddedTokens& ad
   });
 }
 
-// A space is put where the data say, and U+2581 is one.
+// A space is prepended according to the data; U+2581 represents a space.
 void Tokenizer::Impl::encode_characters(std::string_view text, const AddedTokens& added, bool start,
                                         std::vector<std::int32_t>& ids) const {
   bool first = true;
@@ -44,7 +44,7 @@ void Tokenizer::Impl::encode_characters(std::string_view text, const AddedTokens
 struct TextEncoder::State {
   State(std::shared_ptr<const Tokenizer::Impl> from, std::size_t sets) : impl(std::move(from)), cache(sets) {}
 
-  // `end` is where the bytes that may be read end.
+  // `end`: end of the readable bytes.
   void add(std::string_view piece, const char* end, std::vector<std::int32_t>& ids) {
     if (piece.size() > PieceCache::kLongestPiece || cache.empty()) return impl->encoder->encode(piece, ids);
     const PieceCache::Key key = PieceCache::key_of(piece, static_cast<std::size_t>(end - piece.data()));
@@ -58,7 +58,7 @@ struct TextEncoder::State {
     if (ids.size() - before <= PieceCache::kMostIds) cache.put(key, std::span(ids).subspan(before));
   }
 
-  // A text without added tokens.
+  // Encodes a text without added tokens.
   void add_text(std::string_view text, std::vector<std::int32_t>& ids) {
     if (!impl->encoder->merges()) {
       for (const char byte : text) ids.push_back(impl->encoder->byte_id(byte));
@@ -87,7 +87,7 @@ void TextEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids, 
   AddedTokens::Normalise normalised;
   if (!impl.data.normalisers.empty())
     normalised = [&impl](std::string_view part) { return normalise(part, impl.data.normalisers); };
-  bool within = continues;  // it has been given its space already
+  bool within = continues;  // its space has been prepended already
   added.split(
       text,
       [&](std::string_view part, const AddedToken* token) {

@@ -14,10 +14,10 @@
 namespace qkv {
 namespace {
 
-// How many sets of remembered pieces serve a text: none are worth it for a short one.
+// Number of cache sets for a text: caching does not pay for short ones.
 std::size_t sets_for(std::size_t bytes) { return std::min(kPieceSets, bytes / 64); }
 
-// Added tokens as they stand in the text where they are looked for.
+// Added tokens in the form in which they are matched.
 std::vector<AddedToken> as_found(const TokenizerData& data) {
   std::vector<AddedToken> tokens = data.added;
   for (AddedToken& token : tokens)
@@ -35,7 +35,8 @@ Tokenizer::Impl::Impl(TokenizerData from)
   for (const std::vector<std::int32_t>* ids : {&data.before, &data.after})
     for (const std::int32_t id : *ids)
       if (id < 0 || static_cast<std::size_t>(id) >= data.tokens.size())
-        throw std::invalid_argument("[tokenizer] expected ids of tokens around a text; found " + std::to_string(id));
+        throw std::invalid_argument("[tokenizer] expected token ids before and after a text; found " +
+                                    std::to_string(id));
   if (data.longest_match)
     harris.emplace(data);
   else if (data.scores.empty())
@@ -98,7 +99,7 @@ std::string Tokenizer::decode(std::int32_t id) const {
 std::string Tokenizer::decode(const std::vector<std::int32_t>& ids) const {
   std::string text;
   for (const std::int32_t id : ids) text += decode(id);
-  // The space that encode() put there; the first token may be a control token.
+  // Removes the space that encode() prepended; the first token may be a control token.
   const bool prefixed = (impl_->scored || impl_->data.characters) && impl_->data.add_prefix_space;
   if (prefixed && text.starts_with(' ')) text.erase(0, 1);
   return text;

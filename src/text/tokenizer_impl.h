@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of qkv::Tokenizer, for the room that reads and writes its file.
+// The implementation of qkv::Tokenizer, shared with the code that reads and writes its file.
 #pragma once
 
 #include <optional>
@@ -15,19 +15,19 @@
 namespace qkv {
 
 struct Tokenizer::Impl {
-  explicit Impl(TokenizerData from);  // throws std::invalid_argument on data that cannot be a tokenizer
-  // start: the text begins here, rather than going on.
+  explicit Impl(TokenizerData from);  // throws std::invalid_argument on inconsistent data
+  // start: this is the start of the text, not a continuation.
   void encode_scored(std::string_view text, const AddedTokens& added, bool start, std::vector<std::int32_t>& ids) const;
 
   void encode_characters(std::string_view text, const AddedTokens& added, bool start,
                          std::vector<std::int32_t>& ids) const;
 
   TokenizerData data;
-  std::optional<BpeEncoder> encoder;  // one of the three
+  std::optional<BpeEncoder> encoder;  // exactly one of the three is set
   std::optional<ScoredEncoder> scored;
   std::optional<HarrisEncoder> harris;
   Splitter splitter;
-  AddedTokens plain_added, all_added;  // without and with the special tokens
+  AddedTokens plain_added, all_added;  // without and with special tokens
 };
 
 }  // namespace qkv

@@ -9,8 +9,7 @@ Utf8Step utf8_step(std::string_view text) noexcept {
   if (lead < 0x80) return {Utf8Step::valid, 1};
   const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
   if (lead < 0xC2 || lead > 0xF4) return {Utf8Step::invalid, 1};
-  // The second byte has a narrower range after four of the leads: no overlong forms, no surrogates, nothing past
-  // U+10FFFF.
+  // Four of the lead bytes restrict the second byte: no overlong forms, no surrogates, nothing above U+10FFFF.
   const unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (std::size_t i = 1; i < length; ++i) {

@@ -10,7 +10,7 @@
 namespace qkv {
 namespace {
 
-// The factors of AdamWFactors (row_kernels.h) and the same formula in double.
+// AdamWFactors (row_kernels.h) and the same formula, in double.
 struct DoubleFactors {
   double gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2, keep, step_size, inverse_root_bias2, eps;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resuming a run from its newest sound checkpoint (checkpoint_writer.h).
+// Resumes a run from its newest valid checkpoint (checkpoint_writer.h).
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -17,11 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A checkpoint all of whose files have been checked.
+// A checkpoint whose files have all been verified.
 struct SoundCheckpoint {
   SavedRun run;
   std::map<std::string, FileFacts> files;
-  LoadedModel model;  // with adapters: the one they belong to
+  LoadedModel model;  // with adapters: their base model
   std::optional<LoraAdapters> adapters;
   SafetensorsFile optimizer;
 };
@@ -44,7 +44,8 @@ SoundCheckpoint open_checkpoint(const std::string& directory, std::int64_t step)
   return {std::move(run), list.files, std::move(model), std::move(adapters), std::move(optimizer)};
 }
 
-// A crash may have come between a checkpoint and the names of its model. Who may read but not write can still resume.
+// Publishes the model if a crash prevented it after the checkpoint was written. Ignores errors, so that a run in a
+// read-only directory can still be resumed.
 void publish_if_possible(const std::string& checkpoint, const std::string& directory) {
   try {
     publish_checkpoint(checkpoint, directory);
@@ -57,10 +58,10 @@ void publish_if_possible(const std::string& checkpoint, const std::string& direc
   if (fs::exists(directory + "/run_state.safetensors"))
     throw FileError(path,
                     "there is no checkpoint: the run was saved by an earlier version (run_state.safetensors), "
-                    "which this one cannot go on with");
+                    "which this version cannot resume");
   if (fs::exists(directory + "/model.safetensors"))
     throw FileError(path,
-                    "there is no checkpoint: the directory holds a model but no training state, so there is "
+                    "there is no checkpoint: the directory has a model but no training state, so there is "
                     "nothing to resume");
   throw FileError(path, "there is no checkpoint, so there is no run to resume");
 }
@@ -75,7 +76,7 @@ Trainer begun(LoadedModel model, std::optional<LoraAdapters> adapters, const Tok
   return trainer;
 }
 
-// What a start may leave behind that came to no first checkpoint.
+// Files left by a start that did not reach its first checkpoint.
 bool left_by_a_start(const fs::path& path) {
   const std::string name = path.filename().string();
   for (const std::string kept : {"tokens.bin", "base"})
@@ -99,7 +100,7 @@ Trainer Trainer::resume(const std::string& directory, TokenDataset data, std::ve
       const std::uint64_t wanted = found.run.state.data_checksum;
       if (wanted != 0 && wanted != data.checksum())
         throw std::invalid_argument("[train] expected the tokens that the run in " + directory +
-                                    " began with; found others (their checksums differ)");
+                                    " began with; found different ones (checksum mismatch)");
       Trainer trainer = begun(std::move(found.model), std::move(found.adapters), data, found.run.config);
       std::vector<OptimizerTensor>& state = trainer.impl_->training.optimizer().state();
       if (found.optimizer.tensors().size() != state.size())
@@ -120,7 +121,7 @@ Trainer Trainer::resume(const std::string& directory, TokenDataset data, std::ve
       reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
     }
   }
-  throw FileError(directory + "/checkpoints", "no checkpoint there can be used: " + reasons);
+  throw FileError(directory + "/checkpoints", "no usable checkpoint: " + reasons);
 }
 
 TrainConfig load_train_config(const std::string& directory) {

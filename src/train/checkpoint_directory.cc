@@ -25,7 +25,7 @@ using nlohmann::json;
 constexpr char kFormat[] = "qkv-checkpoint";
 constexpr std::int64_t kVersion = 1;
 constexpr std::size_t kLargestList = 1 << 20;  // bytes
-constexpr std::size_t kDigits = 6;             // of a step in a name, at least
+constexpr std::size_t kDigits = 6;             // minimum digits of a step in a name
 
 std::string list_path(const std::string& checkpoint) { return checkpoint + "/checkpoint.json"; }
 
@@ -41,7 +41,7 @@ std::uint64_t checksum_of(const std::string& text) {
   return checksum.value();
 }
 
-// The step in "step-000250"; nothing for any other name.
+// The step in "step-000250"; std::nullopt for any other name.
 std::optional<std::int64_t> step_of(const std::string& name) {
   constexpr std::string_view kPrefix = "step-";
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -100,8 +100,7 @@ CheckpointList read_checkpoint_list(const std::string& checkpoint) {
   place.at("version").integer(kVersion, kVersion);
   const std::string written = place.at("checksum").string();
   all.erase("checksum");
-  if (hexadecimal(checksum_of(all.dump())) != written)
-    throw FileError(path, "the contents do not have the checksum written there: the file is damaged");
+  if (hexadecimal(checksum_of(all.dump())) != written) throw FileError(path, "checksum mismatch: the file is damaged");
   CheckpointList list;
   list.state = place.at("state").object().dump();
   for (const auto& [name, entry] : place.at("files").object().items()) {
@@ -130,7 +129,7 @@ void verify_checkpoint_files(const std::string& checkpoint, const CheckpointList
       }
       Checksum checksum;
       checksum.add(file.data(), file.size());
-      if (checksum.value() != wanted.checksum) fault = "the contents do not have their checksum: the file is damaged";
+      if (checksum.value() != wanted.checksum) fault = "checksum mismatch: the file is damaged";
     } catch (const FileError& error) {
       fault = std::string(error.what()).substr(error.path().size() + 2);
     }

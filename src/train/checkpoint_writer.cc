@@ -37,11 +37,11 @@ void check_finite(const CheckpointContent& content) {
     if (all_finite(trained[i])) continue;
     const std::string name = content.lora ? content.lora->adapters().tensor_name(i) : content.model.infos()[i].name;
     throw std::runtime_error("[train] step " + std::to_string(content.state.step) + ": parameter " + name +
-                             " holds NaN or an infinite number; not saved");
+                             " contains NaN or infinity; not saved");
   }
 }
 
-// Facts of a file as its bytes pass on their way to the disk.
+// Computes size and checksum of a file while it is written.
 class Passing {
  public:
   std::function<void(const void*, std::size_t)> watcher() {
@@ -84,7 +84,7 @@ Files save_base(const std::string& directory, const CheckpointContent& content) 
   return files;
 }
 
-// The adapters in the checkpoint, and their model beside the checkpoints unless it is there.
+// Saves the adapters to the checkpoint, and their base model to the run's directory unless it is there.
 Files save_adapters(const std::string& directory, const std::string& checkpoint, const CheckpointContent& content,
                     Files& base_files) {
   std::error_code ignored;
@@ -105,7 +105,7 @@ FileFacts save_optimizer(const std::string& checkpoint, const CheckpointContent&
   return passing.facts();
 }
 
-// former: the step of the checkpoint that the run came from; -1: none
+// former: step of the checkpoint that the run resumed from or last wrote; -1: none
 void write_checkpoint(const std::string& directory, const CheckpointContent& content, std::int64_t former,
                       Files& base_files) {
   check_finite(content);
@@ -123,7 +123,7 @@ void write_checkpoint(const std::string& directory, const CheckpointContent& con
   remove_old_checkpoints(directory, former, content.state.step, content.config.keep_checkpoints);
 }
 
-// What is saved, so that training may change it meanwhile.
+// A copy of the content to save, so that training can continue.
 struct ContentCopy {
   Model model;
   std::vector<OptimizerTensor> optimizer;
@@ -133,7 +133,7 @@ struct ContentCopy {
   RunState state;
 };
 
-// Copies in parallel: the step waits for it.
+// Copies in parallel, because the step waits for it.
 ContentCopy copy_of(const CheckpointContent& content) {
   std::vector<Tensor> weights(content.model.parameters().size());
   std::vector<OptimizerTensor> own(content.optimizer.size());
@@ -169,7 +169,7 @@ void CheckpointWriter::save(const std::string& directory, const CheckpointConten
 
 void CheckpointWriter::begin(const std::string& directory, const CheckpointContent& content) {
   finish(true);
-  if (content.lora) {  // so small that the step can wait for it
+  if (content.lora) {  // small enough to save synchronously
     std::promise<std::int64_t> done;
     try {
       save(directory, content);

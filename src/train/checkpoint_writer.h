@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes checkpoints, at once or on a thread of its own while training goes on. A checkpoint is a directory of its own,
-// made in one step and never changed:
+// Writes checkpoints, synchronously or on a separate thread while training continues. A checkpoint is a directory that
+// is created atomically and never changed:
 //   config.json model.safetensors tokenizer.json   a model directory
-//   optimizer.safetensors                           the optimizer's own tensors by the names that it gives them
-//   checkpoint.json                                 where the run is; sizes and checksums of the other files
-// A run of adapters has them in the place of the model's files, and DIR/base, the model they belong to, written once
-// and checked against its checksum by every checkpoint. The model files of the run's directory are second names of the
+//   optimizer.safetensors                           the optimizer's tensors, under the names it gives them
+//   checkpoint.json                                 the state of the run; sizes and checksums of the other files
+// A run that trains adapters stores them instead of the model's files, and their base model in DIR/base, which is
+// written once and verified by checksum on every load. The model files in the run's directory are hard links to the
 // newest checkpoint's.
 #pragma once
 
@@ -26,7 +26,7 @@ namespace qkv {
 
 std::string optimizer_path(const std::string& checkpoint);
 
-// What a checkpoint is written from.
+// The contents of a checkpoint.
 struct CheckpointContent {
   const Model& model;
   const LoraTraining* lora;  // null: all parameters are trained
@@ -40,18 +40,18 @@ struct CheckpointContent {
 // Not thread-safe.
 class CheckpointWriter {
  public:
-  // A run goes on from the checkpoint of this step. base_files: those of DIR/base, if it lists any.
+  // The run resumes from the checkpoint of this step. base_files: the files of DIR/base that it lists, if any.
   void resumed(std::int64_t step, std::map<std::string, FileFacts> base_files);
 
-  // Waits for a save that is going on. Throws what Trainer::save() throws.
+  // Waits for a save in progress. Throws what Trainer::save() throws.
   void save(const std::string& directory, const CheckpointContent& content);
-  // The same from a copy, on a thread of its own; what goes wrong, finish() throws.
+  // The same from a copy, on a separate thread; errors are thrown by finish().
   void begin(const std::string& directory, const CheckpointContent& content);
-  // As Trainer::finish_saving().
+  // See Trainer::finish_saving().
   std::optional<std::int64_t> finish(bool wait);
 
  private:
-  std::int64_t saved_step_ = -1;  // of the checkpoint that was last written or read; -1: none
+  std::int64_t saved_step_ = -1;  // step of the checkpoint last written or read; -1: none
   std::map<std::string, FileFacts> base_files_;
   std::future<std::int64_t> saving_;
 };

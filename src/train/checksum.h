@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The XXH3 checksum of bytes given in pieces.
+// Incremental XXH3 checksum.
 #pragma once
 
 #include <xxhash.h>

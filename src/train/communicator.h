@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the processes of a run tell each other in a step. Process r of n has the lanes lanes_of(r, n) of every step
-// (qkv/gradient_sum.h). All functions but rank() and size() are called by all processes, in the same order.
+// Communication between the processes of a run in a step. Process r of n has the lanes lanes_of(r, n) of every step
+// (qkv/gradient_sum.h). All functions except rank() and size() are collective: all processes call them in the same
+// order.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +11,10 @@
 
 namespace qkv {
 
-// How much a step, or one process's share of it, is made of.
+// The size of a step, or of one process's share of it.
 struct StepSize {
   std::int64_t sequences = 0;
-  std::int64_t targets = 0;  // real ones
+  std::int64_t targets = 0;  // excluding padding
 };
 
 class Communicator {
@@ -22,12 +23,12 @@ class Communicator {
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;  // 1, 2, 4 or 8
 
-  // The sum of all processes' shares, before the step starts.
+  // The sum over all processes, before the step starts.
   virtual StepSize total(const StepSize& own) = 0;
-  // The losses of all processes' sequences, in the order of ranks, which is that of the step.
+  // The losses of all processes' sequences, in rank order, which is the step's order.
   virtual std::vector<double> gather(const std::vector<double>& own) = 0;
-  // Adds up the partial sums of all processes, two subtrees at a time and where the tensors are, so that each process
-  // has the sum over all lanes.
+  // Adds the partial sums of all processes, two subtrees at a time and in place, so that each process has the sum over
+  // all lanes.
   virtual void reduce(GradientSum& sum) = 0;
 };
 
@@ -37,7 +38,7 @@ class OneProcess final : public Communicator {
   int size() const noexcept override { return 1; }
   StepSize total(const StepSize& own) override { return own; }
   std::vector<double> gather(const std::vector<double>& own) override { return own; }
-  void reduce(GradientSum&) override {}  // it has all lanes
+  void reduce(GradientSum&) override {}  // a single process has all lanes
 };
 
 }  // namespace qkv

@@ -12,7 +12,7 @@
 namespace qkv {
 namespace {
 
-constexpr std::int64_t kLineSearch = 4096;  // how far the cut may move to reach the start of a line
+constexpr std::int64_t kLineSearch = 4096;  // how far the split may move to the start of a line
 constexpr std::int64_t kBlock = std::int64_t{1} << 20;
 
 std::string read_range(const OpenCorpusFile& file, std::int64_t at, std::int64_t size) {
@@ -21,7 +21,7 @@ std::string read_range(const OpenCorpusFile& file, std::int64_t at, std::int64_t
   return bytes;
 }
 
-// The first newline from `at` on, before `end`; -1: there is none.
+// The first newline in [at, end); -1: none.
 std::int64_t find_newline(const OpenCorpusFile& file, std::int64_t at, std::int64_t end) {
   for (; at < end; at += kBlock) {
     const std::size_t newline = read_range(file, at, std::min(kBlock, end - at)).find('\n');
@@ -30,7 +30,7 @@ std::int64_t find_newline(const OpenCorpusFile& file, std::int64_t at, std::int6
   return -1;
 }
 
-// Where a file is cut if not before its byte `wanted`: see Corpus.
+// Where a file is split, at or after byte `wanted`: see Corpus.
 std::int64_t cut_at(const CorpusFile& described, std::int64_t wanted) {
   const OpenCorpusFile file(described);
   const std::int64_t end = described.json_lines ? described.size : std::min(described.size, wanted + kLineSearch);
@@ -53,7 +53,7 @@ Corpus::Corpus(std::shared_ptr<const Files> files, double validation_fraction) :
     throw std::invalid_argument("[dataset] expected a validation fraction of at least 0 and below 1; found " +
                                 number_text(validation_fraction));
   }
-  // floor(bytes * fraction) bytes of validation, before the cut moves.
+  // floor(bytes * fraction) bytes of validation, before the split moves.
   const std::int64_t total = files_->bytes;
   const std::int64_t first = total - static_cast<std::int64_t>(static_cast<double>(total) * validation_fraction);
   cut_ = first;

@@ -21,18 +21,18 @@ bool is_json_lines(const std::string& path, TextFormat format) {
   return extension == ".jsonl" || extension == ".ndjson";
 }
 
-// Why a file is not text to train on; "" if it may be.
+// Why a file is not usable as training text; "" if it is.
 std::string not_text(const std::string& path, const InputFile& file, TextFormat format) {
   constexpr std::size_t kSample = 64 << 10;
-  constexpr double kMostInvalid = 0.02;  // of the sample's bytes: stray bytes are common in large texts
+  constexpr double kMostInvalid = 0.02;  // share of the sample's bytes: large texts often have stray bytes
   for (const char* extension : {".gz", ".xz", ".zst", ".bz2", ".zip", ".7z", ".parquet"})
-    if (path.ends_with(extension)) return "is compressed; unpack it, or unpack it into a pipe and give -";
+    if (path.ends_with(extension)) return "is compressed; decompress it, or pipe it and pass -";
   std::string sample(static_cast<std::size_t>(std::min<std::int64_t>(kSample, file.size())), '\0');
   sample.resize(file.read(0, sample));
   if (sample.starts_with("QKVTOKEN")) return "is a token file, not text";
-  if (format == TextFormat::plain || is_json_lines(path, format)) return {};  // the lines are checked as they are read
+  if (format == TextFormat::plain || is_json_lines(path, format)) return {};  // lines are checked when they are read
   if (sample.find('\0') != std::string::npos)
-    return "is not text: it contains NUL bytes (--format text takes any bytes)";
+    return "is not text: it contains NUL bytes (--format text accepts any bytes)";
   std::size_t invalid = 0;
   for (std::size_t at = 0; at < sample.size();) {
     const Utf8Step step = utf8_step(std::string_view(sample).substr(at));  // the last character may be cut
@@ -42,10 +42,10 @@ std::string not_text(const std::string& path, const InputFile& file, TextFormat 
   const double share = static_cast<double>(invalid) / static_cast<double>(std::max<std::size_t>(1, sample.size()));
   if (share <= kMostInvalid) return {};
   return "is not text: " + std::to_string(std::lround(100 * share)) +
-         " % of its bytes are not UTF-8 (--format text takes any bytes)";
+         " % of its bytes are not UTF-8 (--format text accepts any bytes)";
 }
 
-// Whether a link below a directory leads out of it.
+// Whether a link below a directory points outside it.
 bool leads_out(const fs::directory_entry& entry, const fs::path& root) {
   std::error_code error;
   if (!entry.is_symlink(error)) return false;
@@ -55,7 +55,7 @@ bool leads_out(const fs::directory_entry& entry, const fs::path& root) {
   return end != root.end();
 }
 
-// Every file below a directory, by the bytes of its path.
+// All files below a directory, sorted by path bytes.
 std::vector<std::string> files_below(const std::string& directory, std::vector<Corpus::Skipped>& skipped) {
   std::vector<std::string> found;
   std::error_code no_root;
@@ -67,7 +67,7 @@ std::vector<std::string> files_below(const std::string& directory, std::vector<C
     if (hidden && entry->is_directory()) entry.disable_recursion_pending();
     if (hidden || !entry->is_regular_file() || entry->file_size() == 0) continue;
     if (leads_out(*entry, root))
-      skipped.push_back({entry->path().string(), "is a link out of the directory"});
+      skipped.push_back({entry->path().string(), "is a link to outside the directory"});
     else
       found.push_back(entry->path().string());
   }
@@ -89,7 +89,7 @@ Corpus::Files list_corpus_files(const std::vector<std::string>& paths, const Cor
   if (paths.empty()) throw std::invalid_argument("[corpus] expected at least one file; found none");
   Corpus::Files list;
   list.field = options.field;
-  // Returns why the file is not added.
+  // Returns why the file is not added; "" if it is.
   const auto add_file = [&](const std::string& path) {
     const InputFile file(path);
     std::string reason = not_text(path, file, options.format);
@@ -127,7 +127,7 @@ void OpenCorpusFile::read(std::int64_t at, std::span<char> to) const {
     return;
   }
   const InputFile& file = opened_ ? *opened_ : *file_.aside;
-  if (file.read(at, to) < to.size()) throw FileError(file_.name, "has become shorter while it was read");
+  if (file.read(at, to) < to.size()) throw FileError(file_.name, "was truncated while being read");
 }
 
 }  // namespace qkv

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a corpus, as one long row of bytes.
+// The files of a corpus, as one contiguous sequence of bytes.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,11 @@
 namespace qkv {
 
 struct CorpusFile {
-  std::string name;                  // the path, or what messages call it
-  std::int64_t begin = 0, size = 0;  // where it stands in the joined files
+  std::string name;                  // the path, or the name used in messages
+  std::int64_t begin = 0, size = 0;  // offset and size in the joined files
   bool json_lines = false;
-  std::optional<InputFile> aside;   // a stream's content
-  std::optional<std::string> held;  // a text in memory
+  std::optional<InputFile> aside;   // the content of a stream
+  std::optional<std::string> held;  // text in memory
 };
 
 struct Corpus::Files {
@@ -29,11 +29,11 @@ struct Corpus::Files {
   void add(CorpusFile file);
 };
 
-// One of the files, open. The CorpusFile must outlive it.
+// One of the files, opened. The CorpusFile must outlive it.
 class OpenCorpusFile {
  public:
   explicit OpenCorpusFile(const CorpusFile& file);
-  // Fills `to` from byte `at` of the file on. Throws qkv::FileError if the file has become shorter.
+  // Fills `to` from byte `at` of the file on. Throws qkv::FileError if the file was truncated.
   void read(std::int64_t at, std::span<char> to) const;
 
  private:
@@ -41,7 +41,7 @@ class OpenCorpusFile {
   std::optional<InputFile> opened_;
 };
 
-// Throws as Corpus::read does.
+// Throws the same errors as Corpus::read.
 Corpus::Files list_corpus_files(const std::vector<std::string>& paths, const CorpusOptions& options);
 
 }  // namespace qkv

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Token files, and which of their tokens a sequence of a run has. The order within an epoch is a permutation that can
-// be asked for any one place: a Feistel network over the next even number of bits, walked until it lands inside (Black
-// and Rogaway, "Ciphers with arbitrary finite domains", 2002). So there is nothing to store, and resuming needs only a
-// sequence number.
+// Token files, and the mapping of a run's sequences to their tokens. The order within an epoch is a permutation that
+// can be evaluated at any single index: a Feistel network over the next even number of bits, iterated until the result
+// is in range (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). So nothing is stored, and resuming
+// needs only a sequence number.
 #include "qkv/dataset.h"
 
 #include <algorithm>
@@ -19,11 +19,11 @@
 namespace qkv {
 namespace {
 
-// Streams of the run's seed that belong to data; epochs are counted within each.
+// Streams of the run's seed used for data; epochs are counted within each.
 constexpr std::uint64_t kOrderStream = 0x6461746100000000u;   // "data"
 constexpr std::uint64_t kOffsetStream = 0x7068617300000000u;  // "phas"
 
-// Where element `index` of [0, count) goes in the order that (seed, epoch) draws.
+// The position of element `index` of [0, count) in the order for (seed, epoch).
 std::uint64_t permuted(std::uint64_t index, std::uint64_t count, std::uint64_t seed, std::uint64_t epoch) {
   if (count <= 1) return 0;
   const int half = std::max(1, (static_cast<int>(std::bit_width(count - 1)) + 1) / 2);
@@ -84,7 +84,7 @@ TokenDataset TokenDataset::open(const std::string& path) {
 }
 
 bool TokenDataset::is_token_file(const std::string& path) {
-  if (is_stream(path)) return false;  // reading would take its bytes away
+  if (is_stream(path)) return false;  // checking would consume its bytes
   try {
     char magic[8] = {};
     return InputFile(path).read(0, magic) == sizeof magic && std::memcmp(magic, "QKVTOKEN", sizeof magic) == 0;
@@ -143,8 +143,8 @@ void TokenPart::read_window(std::int64_t start, std::span<std::int32_t> tokens, 
   std::fill(targets.begin() + whole, targets.end(), -1);
 }
 
-// An epoch has room to start anywhere in the first ctx tokens if the part holds two windows; what it leaves out at the
-// two ends, less than two windows, changes from epoch to epoch.
+// If the part contains two windows, an epoch can start anywhere in the first ctx tokens; the tokens left out at the two
+// ends, fewer than two windows, vary from epoch to epoch.
 std::int64_t TokenPart::windows_per_epoch(std::int64_t ctx) const noexcept {
   if (size_ <= ctx || ctx < 1) return 0;
   const std::int64_t whole = (size_ - 1) / ctx;
@@ -160,7 +160,7 @@ std::int64_t TokenPart::window_start(std::int64_t ctx, std::uint64_t seed, std::
   }
   const auto epoch = static_cast<std::uint64_t>(sequence / count);
   const auto place = static_cast<std::uint64_t>(sequence % count);
-  const std::int64_t room = std::min(ctx, size_ - count * ctx);  // places where an epoch can start
+  const std::int64_t room = std::min(ctx, size_ - count * ctx);  // possible start positions of an epoch
   const auto offset = Random(seed, kOffsetStream).below(epoch, static_cast<std::uint64_t>(room));
   const std::uint64_t window = permuted(place, static_cast<std::uint64_t>(count), seed, epoch);
   return static_cast<std::int64_t>(offset) + static_cast<std::int64_t>(window) * ctx;

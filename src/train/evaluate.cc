@@ -44,7 +44,7 @@ struct Evaluator::State {
   void run(bool last) {
     while (true) {
       const auto have = static_cast<std::int64_t>(held.size());
-      // A window that is whole, with its last target, or at the end one that has a new target left.
+      // Complete windows with their last target; at the end also one that has any new targets.
       std::int64_t rows = have > options.ctx ? (have - options.ctx - 1) / options.stride + 1 : 0;
       if (!last && rows < options.batch_size) return;
       if (last && rows < options.batch_size && has_new_target(rows)) ++rows;
@@ -55,7 +55,7 @@ struct Evaluator::State {
     }
   }
 
-  // How many of a window's targets were counted by the one before it.
+  // Number of a window's targets that the previous window counted.
   std::int64_t seen(std::int64_t row) const { return first && row == 0 ? 0 : options.ctx - options.stride; }
   bool has_new_target(std::int64_t row) const {
     return static_cast<std::int64_t>(held.size()) > row * options.stride + seen(row) + 1;
@@ -80,8 +80,8 @@ struct Evaluator::State {
 
   Model& model;
   EvaluateOptions options;
-  bool first = true;                  // no window was computed yet
-  std::vector<std::int32_t> held;     // tokens from the next window's start on
+  bool first = true;                  // no window has been evaluated yet
+  std::vector<std::int32_t> held;     // tokens from the start of the next window
   std::vector<std::int32_t> inputs;   // [rows, ctx]
   std::vector<std::int32_t> targets;  // [rows, ctx]
   TextLoss total;
@@ -114,7 +114,7 @@ TextLoss evaluate(Model& model, const TokenPart& tokens, const EvaluateOptions& 
   for (std::int64_t at = 0; at < tokens.size(); at += kTokensAtOnce) {
     part.resize(static_cast<std::size_t>(std::min(kTokensAtOnce, tokens.size() - at)));
     tokens.read(at, part);
-    for (std::span<const std::int32_t> rest = part; !rest.empty();) {  // so that progress is told batch by batch
+    for (std::span<const std::int32_t> rest = part; !rest.empty();) {  // in parts, to report progress per batch
       const std::size_t count = std::min(rest.size(), static_cast<std::size_t>(4096));
       evaluator.add(rest.first(count), 0);
       rest = rest.subspan(count);

@@ -11,12 +11,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Sees a line go by and keeps the one string that is asked for.
+// Parses a line as a stream and extracts the string of one field.
 class FieldReader final : public nlohmann::json_sax<Json> {
  public:
   explicit FieldReader(const std::string& field) : field_(field) {}
 
-  // Empty if all is well.
+  // Empty if there is no error.
   const std::string& fault() const noexcept { return fault_; }
   std::size_t fault_at() const noexcept { return fault_at_; }
   bool found() const noexcept { return found_; }
@@ -49,7 +49,7 @@ class FieldReader final : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     if (depth_ == 1 && names_.size() < 8) names_.push_back(name);
     wanted_ = depth_ == 1 && name == field_;
-    return !(wanted_ && found_) || fail("the field '" + field_ + "' is given twice");
+    return !(wanted_ && found_) || fail("the field '" + field_ + "' occurs twice");
   }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
     fault_at_ = position > 0 ? position - 1 : 0;
@@ -65,7 +65,7 @@ class FieldReader final : public nlohmann::json_sax<Json> {
     --depth_;
     return true;
   }
-  // A value that is no string where an object or the field's string should be.
+  // A value that is not a string where an object or the field's string is expected.
   bool other() {
     if (depth_ == 0) return fail("expected an object on each line");
     return !wanted_ || fail("expected the field '" + field_ + "' to be a string");

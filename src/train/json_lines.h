@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text from lines of JSON.
+// Reads text from lines of JSON.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace qkv {
 
 struct LinesPlace {
   const std::string& path;
-  std::int64_t at;  // of the first byte in the file
+  std::int64_t at;  // offset of the first byte within the file
 };
 
-// Calls take(text) with the string `field` of the object on each line of `lines`; blank lines are nothing. Throws
-// qkv::FileError, with the line's place, for what is not a JSON object, lacks the field, has it twice or has something
-// else than a string there.
+// Calls take(text) with the string `field` of the object on each line of `lines`; blank lines are ignored. Throws
+// qkv::FileError, with the line's position, if a line is not a JSON object, does not have the field, has it twice, or
+// its value is not a string.
 void each_json_line(std::string_view lines, const std::string& field, const LinesPlace& place,
                     const std::function<void(std::string_view)>& take);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a loss is out of the ordinary: how many deviations it lies above the mean of the losses before it.
+// Detects loss spikes: how many standard deviations a loss is above the mean of the losses before it.
 #pragma once
 
 #include <cmath>
@@ -8,13 +8,13 @@
 
 namespace qkv {
 
-inline constexpr std::size_t kSpikeWindow = 128;  // losses looked back at
-inline constexpr std::size_t kSpikeFewest = 32;   // with fewer nothing is said
+inline constexpr std::size_t kSpikeWindow = 128;  // number of losses compared with
+inline constexpr std::size_t kSpikeFewest = 32;   // with fewer, no spike is reported
 inline constexpr double kSpikeDeviations = 6;
 
-// Adds a loss to the newest kSpikeWindow ones, oldest first, after it was held against them. Returns its distance
-// z = (loss - mean) / deviation if that is above kSpikeDeviations, else 0. Losses that do not vary at all count as
-// varying by a millionth of their size.
+// Compares a loss with the kSpikeWindow newest ones, oldest first, then adds it to them. Returns its distance z = (loss
+// - mean) / deviation if that is above kSpikeDeviations, else 0. The deviation is at least a millionth of the mean's
+// size.
 inline double spike_of(std::vector<double>& recent, double loss) {
   double z = 0;
   if (recent.size() >= kSpikeFewest) {

@@ -20,10 +20,9 @@ using Json = nlohmann::ordered_json;
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-constexpr std::size_t kMostWaiting = 16 << 20;  // bytes of lines; what comes after them is lost
+constexpr std::size_t kMostWaiting = 16 << 20;  // limit in bytes; further lines are dropped
 
-// The lines of steps up to `step`, of evaluations up to `evaluated_step`; reading ends at the first line that is not
-// one of ours.
+// The lines of steps up to `step` and of evaluations up to `evaluated_step`; stops at the first line in another format.
 std::string lines_up_to(std::istream& file, std::int64_t step, std::int64_t evaluated_step) {
   std::string kept, line;
   while (std::getline(file, line) && !file.eof()) {
@@ -78,7 +77,7 @@ void MetricsFile::follow_name() {
       open_one.st_dev == named.st_dev)
     return;
   const int number = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (number < 0) return;  // the next time, then
+  if (number < 0) return;  // retried next time
   file_.reset(number);
   if (in_line_) waiting_.erase(0, waiting_.find('\n') + 1);
   in_line_ = false;

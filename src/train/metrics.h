@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics.jsonl: what a run told, one JSON object a line (docs/formats.md).
+// metrics.jsonl: the metrics of a run, one JSON object per line (docs/formats.md).
 #pragma once
 
 #include <string>
@@ -10,21 +10,21 @@
 
 namespace qkv {
 
-// A line that cannot be written (a full disk, say) is kept and written with a later one: no run ends for it.
+// A line that cannot be written (disk full, for example) is kept and retried with a later one; it never ends a run.
 class MetricsFile {
  public:
-  // Opens it for appending, after all that is newer than `step` (and a last line that a crash cut short) is removed,
-  // and evaluations newer than `evaluated_step`. Throws qkv::FileError.
+  // Opens the file for appending, after removing lines of steps newer than `step`, evaluations newer than
+  // `evaluated_step`, and a last line truncated by a crash. Throws qkv::FileError.
   MetricsFile(const std::string& path, std::int64_t step, std::int64_t evaluated_step);
 
-  // flops_fraction < 0: not known.
+  // flops_fraction < 0: unknown.
   void write(const StepReport& report, double flops_fraction);
   void write(const EvalReport& report);
-  void write_sample(std::int64_t step, const std::string& text);  // what is no UTF-8 becomes U+FFFD
+  void write_sample(std::int64_t step, const std::string& text);  // invalid UTF-8 becomes U+FFFD
 
-  // Begins a new file if the one that is written to is no longer the one of that name.
+  // Creates a new file if the open one was removed or replaced.
   void follow_name();
-  // Why lines are waiting, once for each time that writing begins to fail; empty if there is nothing to tell.
+  // Why lines are waiting, reported once each time writing starts to fail; else empty.
   std::string take_trouble() { return std::exchange(trouble_, {}); }
 
  private:
@@ -33,7 +33,7 @@ class MetricsFile {
 
   std::string path_;
   FileDescriptor file_;
-  std::string waiting_;  // not yet written; its first line may be written in part
+  std::string waiting_;  // not yet written; the first line may be partly written
   bool in_line_ = false, failing_ = false;
   std::string trouble_;
 };

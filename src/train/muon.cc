@@ -11,13 +11,13 @@ namespace {
 
 constexpr int kIterations = 5;
 constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
-constexpr double kRootMeanSquare = 0.2;  // of a change, about that of AdamW's
+constexpr double kRootMeanSquare = 0.2;  // of an update, similar to AdamW's
 
 struct Groups {
   std::vector<std::size_t> matrices, rest;
 };
 
-// Matrices that map a vector of the stream to another: not the tables that tokens choose rows of, nor the head.
+// Matrices that map one activation vector to another: no embedding tables, no head.
 Groups groups_of(const std::vector<ParameterInfo>& parameters) {
   Groups groups;
   for (std::size_t i = 0; i < parameters.size(); ++i)
@@ -25,13 +25,13 @@ Groups groups_of(const std::vector<ParameterInfo>& parameters) {
   return groups;
 }
 
-// What a matrix [in, out] is worked on in: U, X and its next [rows, columns], A and a A^2 + b A [rows, rows].
+// Work elements for a matrix [in, out]: U, X and the next X [rows, columns], A and a A^2 + b A [rows, rows].
 std::int64_t work_of(const Dims& shape) {
   const std::int64_t rows = std::min(shape[0], shape[1]);
   return 2 * shape[0] * shape[1] + 2 * rows * rows;
 }
 
-// to [columns, rows] = scale * from [rows, columns], transposed; or scale * from as it is
+// to [columns, rows] = scale * from [rows, columns], transposed; or scale * from, not transposed
 template <class T>
 void scaled(bool transpose, std::int64_t rows, std::int64_t columns, double scale, const T* from, T* to) {
   constexpr std::int64_t kRows = 32;
@@ -55,8 +55,8 @@ double norm(const T* x, std::int64_t size) {
   return std::sqrt(sum);
 }
 
-// The iteration on x [rows, columns], rows <= columns, of norm 1. next: room for as much; a, b [rows, rows]: room.
-// Returns x or next, where the result is.
+// The iteration on x [rows, columns], rows <= columns, of norm 1. next: buffer of the same size; a, b: buffers [rows,
+// rows]. Returns the buffer with the result, x or next.
 template <class T>
 T* newton_schulz(std::int64_t rows, std::int64_t columns, T* x, T* next, T* a, T* b) {
   for (int i = 0; i < kIterations; ++i) {
@@ -73,7 +73,7 @@ T* newton_schulz(std::int64_t rows, std::int64_t columns, T* x, T* next, T* a, T
   return x;
 }
 
-// One matrix w [in, out] with momentum m and gradient g
+// Updates one matrix w [in, out] with momentum m and gradient g
 template <class T>
 void update_matrix(const Dims& shape, bool decays, T* w, T* m, const T* g, T* work, const OptimizerOptions& options,
                    const OptimizerStep& step) {
@@ -125,7 +125,7 @@ Muon::Muon(const std::vector<ParameterInfo>& parameters, DType dtype)
 
 void Muon::apply(std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients, const OptimizerOptions& options,
                  const OptimizerStep& step) {
-  for (std::size_t i = 0; i < matrices_.size(); ++i) {  // one after the other; the products use all threads
+  for (std::size_t i = 0; i < matrices_.size(); ++i) {  // sequentially; the products use all threads
     const auto [parameter, decays] = matrices_[i];
     const auto update = [&]<class T>(T* work) {
       update_matrix(parameters[parameter].shape(), decays, parameters[parameter].template data<T>(),

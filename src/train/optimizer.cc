@@ -77,13 +77,13 @@ void Optimizer::update(std::vector<Tensor>& parameters, const std::vector<Tensor
   for (const std::size_t found : {parameters.size(), gradients.size()})
     if (found != parameters_)
       throw std::invalid_argument("[optimizer] expected " + std::to_string(parameters_) +
-                                  " parameters and a gradient of each; found " + std::to_string(found));
+                                  " parameters and as many gradients; found " + std::to_string(found));
   apply(parameters, gradients, options, step);
 }
 
 double sum_of_squares(const float* x, std::int64_t count) noexcept { return row_kernels().sum_of_squares(count, x); }
 
-// The same order in double: 16 interleaved sums, then the rest.
+// The same summation order, in double: 16 interleaved sums, then the rest.
 double sum_of_squares(const double* x, std::int64_t count) noexcept {
   constexpr std::int64_t kSums = 16;
   double sums[kSums] = {};
@@ -101,7 +101,7 @@ double global_norm(const std::vector<Tensor>& tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i)
     for (std::int64_t begin = 0; begin < tensors[i].size(); begin += kOptimizerRange)
       ranges.push_back({i, begin, std::min(begin + kOptimizerRange, tensors[i].size())});
-  std::vector<double> sums(ranges.size());  // one per range, added up in order
+  std::vector<double> sums(ranges.size());  // one per range, added in order
   parallel_for(static_cast<std::int64_t>(ranges.size()), [&](std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);
     const auto [tensor, begin, end] = ranges[at];

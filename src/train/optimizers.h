@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizers that qkv/optimizer.h describes, and what they share. A new one is a class here, a file, and a line of
-// the table in optimizer.cc.
+// The optimizers described in qkv/optimizer.h, and their shared code. To add one: a class here, a source file, and an
+// entry in the table in optimizer.cc.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace qkv {
 
-inline constexpr std::int64_t kOptimizerRange = 64 * 1024;  // elements that one task works on
+inline constexpr std::int64_t kOptimizerRange = 64 * 1024;  // elements per task
 
-// The squares of up to kOptimizerRange elements, summed in double in a fixed order.
+// Sum of squares of up to kOptimizerRange elements, in double and in a fixed order.
 double sum_of_squares(const float* x, std::int64_t count) noexcept;
 double sum_of_squares(const double* x, std::int64_t count) noexcept;
 
-// AdamW for some of the parameters that an optimizer trains.
+// AdamW for a subset of an optimizer's parameters.
 class AdamWGroup {
  public:
-  // chosen[i]: number of a parameter
+  // chosen[i]: index of a parameter
   AdamWGroup(const std::vector<ParameterInfo>& parameters, const std::vector<std::size_t>& chosen);
-  void plan(OptimizerPlan& plan) const;  // adds the first moments, then the second ones
-  // own: the tensors that plan() added
+  void plan(OptimizerPlan& plan) const;  // adds first moments, then second moments
+  // own: the tensors added by plan()
   void update(std::span<OptimizerTensor> own, std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
               const OptimizerOptions& options, const OptimizerStep& step) const;
 

@@ -26,8 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kShortestPause = 5;  // seconds between two pages
-constexpr double kCostShare = 0.01;   // of the time that writing pages may take
+constexpr double kShortestPause = 5;  // minimum seconds between two reports
+constexpr double kCostShare = 0.01;   // maximum share of the time spent writing reports
 constexpr int kRefreshSeconds = 10;
 
 double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
@@ -63,10 +63,10 @@ RunFacts json_facts(const std::string& title, const nlohmann::ordered_json& obje
 
 RunFacts model_facts(const std::string& directory, const ModelConfig& config) {
   std::string path = directory + "/config.json";
-  if (const std::string base = base_path(directory) + "/config.json";  // a run of adapters
+  if (const std::string base = base_path(directory) + "/config.json";  // a run with adapters
       !std::filesystem::exists(path) && std::filesystem::exists(base))
     path = base;
-  load_json(path, std::size_t{1} << 20);  // refuses what is no such file; in its own order it reads better
+  load_json(path, std::size_t{1} << 20);  // validates the file; parsed below in its own key order
   std::string text;
   RunFacts facts{"Model", {{"parameters", grouped(parameter_count(config))}}};
   const MappedFile file(path);
@@ -76,7 +76,7 @@ RunFacts model_facts(const std::string& directory, const ModelConfig& config) {
   return facts;
 }
 
-// With the values that follow from others filled in, as train.h says how they do.
+// With derived values filled in, as described in train.h.
 RunFacts training_facts(TrainConfig config) {
   if (config.min_lr < 0) config.min_lr = config.learning_rate / 10;
   if (config.warmup_steps < 0) config.warmup_steps = std::min<std::int64_t>(500, config.steps / 20);
@@ -105,7 +105,7 @@ std::string name_of(const std::string& directory) {
   return name.empty() ? directory : name;
 }
 
-// The page as the run's files tell it.
+// Builds the page from the run's files.
 TrainingPage page_of(const std::string& directory, const RunLog& log, const RunNotes& notes) {
   TrainingPage page = log.page();
   page.title = name_of(directory);
@@ -139,7 +139,7 @@ struct RunReport::Impl {
   RunLog log;
   RunNotes notes;
   Clock::time_point start = Clock::now(), last{};
-  double cost = 0;  // seconds that the last page took
+  double cost = 0;  // seconds to write the last report
   bool written = false;
 
   explicit Impl(const std::string& where) : directory(where), log(where + "/metrics.jsonl") {}
@@ -151,13 +151,13 @@ struct RunReport::Impl {
     if (running) {
       page.phase = "running";
       page.refresh_seconds = kRefreshSeconds;
-      const std::int64_t done = page.step - notes.starts.back().step;  // by the clock, once there is something to go by
+      const std::int64_t done = page.step - notes.starts.back().step;  // once there is something to estimate from
       if (done >= 20) {
         page.seconds_left =
             seconds_since(start) * static_cast<double>(page.steps - page.step) / static_cast<double>(done);
       }
     }
-    last = Clock::now();  // a page that cannot be written is not tried again at every step
+    last = Clock::now();  // a report that cannot be written is not retried at every step
     written = true;
     replace_file(page_path(directory), training_page(page));
     last = Clock::now();
@@ -202,7 +202,7 @@ void RunReport::end(RunPhase phase, const std::string& message) {
 
 void write_report(const std::string& directory) {
   const std::string path = directory + "/metrics.jsonl";
-  if (!fs::exists(path)) throw FileError(path, "is missing: " + directory + " holds no training run");
+  if (!fs::exists(path)) throw FileError(path, "is missing: " + directory + " does not contain a training run");
   RunLog log(path);
   log.read_new_lines();
   replace_file(page_path(directory), training_page(page_of(directory, log, read_run_notes(directory + "/run.json"))));

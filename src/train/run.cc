@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop around the steps of a run: what happens when, and what is done when it cannot be written down.
+// The training loop: when to evaluate, sample and save, and how to handle write errors.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -31,7 +31,7 @@ class Run {
     } catch (const TrainingDiverged&) {
       finish_save(true);
       throw;
-    } catch (...) {  // whatever the observer has thrown: a closed pipe, say
+    } catch (...) {  // anything the observer throws: a closed pipe, for example
       finish_save(true);
       if (at_rest_ && trainer_.bad_steps_in_a_row() == 0) try_to_save();
       throw;
@@ -47,13 +47,13 @@ class Run {
       saved_step_ = trainer_.steps_done();
       saved_evaluation_ = trainer_.evaluated_step();
       const std::string checkpoint = checkpoint_path(options_.directory, saved_step_);
-      if (file_exists(checkpoint)) {  // a crash may have come right after it
+      if (file_exists(checkpoint)) {  // a crash may have come right after the checkpoint
         publish_checkpoint(checkpoint, options_.directory);
         remove_old_checkpoints(options_.directory, -1, saved_step_, trainer_.config().keep_checkpoints);
       }
-      best_is_due_ = saved_step_ > 0 && trainer_.best_step() == saved_step_;  // likewise
+      best_is_due_ = saved_step_ > 0 && trainer_.best_step() == saved_step_;  // or before best/ was published
     } else {
-      save();  // from here on there is a run to resume
+      save();  // from here on the run can be resumed
     }
     metrics_.emplace(options_.directory + "/metrics.jsonl", trainer_.steps_done(), trainer_.evaluated_step());
   }
@@ -89,7 +89,7 @@ class Run {
     return false;
   }
 
-  // False if the step was dropped, because a stop was requested.
+  // False if the step was abandoned because of a stop request.
   bool step() {
     StepReport report;
     at_rest_ = false;
@@ -109,7 +109,7 @@ class Run {
     return true;
   }
 
-  // False if the evaluation was stopped: the next run makes it.
+  // False if the evaluation was stopped; the resumed run repeats it.
   bool evaluate_if_due() {
     const std::int64_t step = trainer_.steps_done();
     const std::int64_t interval = trainer_.config().eval_interval;
@@ -130,7 +130,7 @@ class Run {
     return true;
   }
 
-  // best/ holds the model of the best evaluation: a checkpoint's, under another name, if there is one of this step.
+  // Publishes the model of the best evaluation in best/: hard links to a checkpoint if there is one of this step.
   void apply_top_k() {
     if (!std::exchange(best_is_due_, false)) return;
     publish_best(trainer_.steps_done());
@@ -146,8 +146,8 @@ class Run {
       else
         save_model(best, trainer_.model(), trainer_.tokenizer(), trainer_.text_facts());
     } catch (const FileError& error) {
-      trainer_.set_best(former_best_loss_, former_best_step_);  // of the model that best/ still holds
-      warn(std::string("the best model so far is not kept: ") + error.what());
+      trainer_.set_best(former_best_loss_, former_best_step_);  // of the model that is still in best/
+      warn(std::string("could not save the best model: ") + error.what());
     }
   }
 
@@ -167,14 +167,14 @@ class Run {
     if (observer_.on_checkpoint) observer_.on_checkpoint(saved_step_);
   }
 
-  // Somebody may have removed the directory, at any time; a save makes it again.
+  // The directory may have been removed at any time; a save recreates it.
   void tell_if_made_again() {
     if (lock_->stands() || !file_exists(options_.directory)) return;
-    warn(options_.directory + " was gone and is made again, without the tokens: --resume will need the text");
+    warn(options_.directory + " was removed and has been recreated without the tokens; --resume will need the text");
     lock_.emplace(options_.directory);
   }
 
-  // Writing takes long, so it goes on beside the next steps; the last save of a run is waited for.
+  // Saves on a separate thread during the next steps; the last save of a run is synchronous.
   void start_saving() {
     finish_save(true);
     if (trainer_.steps_done() == trainer_.config().steps || !file_exists(options_.directory)) {
@@ -215,7 +215,7 @@ class Run {
     }
   }
 
-  // Weights that gave NaN in the last steps are only worth keeping if an evaluation found them sound.
+  // If the last steps gave NaN, saves only if an evaluation of these weights was finite.
   void save_at_the_end(double patience) {
     finish_save(true);
     const std::int64_t step = trainer_.steps_done();
@@ -223,8 +223,8 @@ class Run {
       throw TrainingDiverged(step, "[train] step " + std::to_string(step) +
                                        ": the loss or its gradient is NaN or infinite" + last_checkpoint_note());
     }
-    at_rest_ = false;    // this was the last attempt
-    double pause = 0.1;  // seconds between attempts, longer each time
+    at_rest_ = false;    // this is the last attempt
+    double pause = 0.1;  // seconds between attempts, increasing
     for (double waited = 0; waited < patience; waited += pause, pause = std::min(2 * pause, 10.0)) {
       if (try_to_save()) return;
       for (double slept = 0; slept < pause && !stop_asked(); slept += 0.1)
@@ -244,7 +244,7 @@ class Run {
   }
 
   void warn(const std::string& what) { warn(what, trainer_.steps_done()); }
-  // One trouble is one line, however often it is met.
+  // Repeats of the same warning are reported once.
   void warn(const std::string& what, std::int64_t step) {
     if (what == std::exchange(last_warning_, what)) return;
     if (observer_.on_warning) observer_.on_warning("step " + std::to_string(step) + ": " + what);
@@ -256,7 +256,7 @@ class Run {
   }
 
   std::string last_checkpoint_note() const {
-    return "; the checkpoint of step " + std::to_string(saved_step_) + " in " + options_.directory + " stands";
+    return "; the checkpoint of step " + std::to_string(saved_step_) + " in " + options_.directory + " remains valid";
   }
 
   Trainer& trainer_;
@@ -265,9 +265,9 @@ class Run {
   std::optional<DirectoryLock> lock_;
   std::optional<MetricsFile> metrics_;
   std::int64_t saved_step_ = -1, saved_evaluation_ = -1, evaluated_well_ = -1;
-  bool at_rest_ = true;                                   // between two steps, where the state can be saved
-  bool best_is_due_ = false, best_waits_ = false;         // for a step to end, for a save to be done
-  std::int64_t begun_step_ = -1, begun_evaluation_ = -1;  // of the save that is going on
+  bool at_rest_ = true;                                   // between steps, when the state can be saved
+  bool best_is_due_ = false, best_waits_ = false;         // publish after this step; after the pending save
+  std::int64_t begun_step_ = -1, begun_evaluation_ = -1;  // of the save in progress
   double former_best_loss_ = std::numeric_limits<double>::infinity();
   std::int64_t former_best_step_ = 0;
   std::string last_warning_;

@@ -17,11 +17,11 @@ namespace qkv {
 namespace {
 
 constexpr std::size_t kChunk = std::size_t{64} << 10;
-constexpr std::size_t kLongestLine = std::size_t{16} << 20;  // a line that is longer is no line of ours
+constexpr std::size_t kLongestLine = std::size_t{16} << 20;  // longer lines are not ours
 constexpr std::size_t kLongestSample = 4000, kMostSamples = 200, kMostSampleBytes = std::size_t{256} << 10;
-enum MarkKind : std::size_t { kSkipped, kSpike, kRepeats };  // their places in TrainingPage::marks
+enum MarkKind : std::size_t { kSkipped, kSpike, kRepeats };  // indices into TrainingPage::marks
 
-// The members of one line that the page shows.
+// The fields of one line that the report shows.
 struct Line {
   std::optional<std::int64_t> step;
   std::optional<double> loss, grad_norm, learning_rate, ms, tokens_per_s, peak_fraction, val_loss, bits_per_byte, spike;
@@ -89,7 +89,7 @@ class LineReader : public nlohmann::json_sax<nlohmann::json> {
   int depth_ = 0;
 };
 
-// At most `most` bytes, cut before a character and marked as cut.
+// At most `most` bytes, cut at a character boundary and marked as cut.
 std::string shortened(std::string text, std::size_t most) {
   if (text.size() <= most) return text;
   std::size_t end = most;
@@ -98,7 +98,7 @@ std::string shortened(std::string text, std::size_t most) {
   return text + " …";
 }
 
-// "z = 9.2": how many deviations the loss was above those before it.
+// "z = 9.2": standard deviations of the loss above the previous ones.
 std::string spike_text(double z) {
   char text[40];
   std::snprintf(text, sizeof text, "z = %.1f", z);
@@ -128,7 +128,7 @@ void RunLog::read_new_lines() {
   if (::fstat(file.get(), &facts) != 0) throw_system_error(path_, "cannot be read", errno);
   if (facts.st_ino != inode_ || facts.st_size < offset_) clear();
   inode_ = facts.st_ino;
-  std::string kept;  // a line of which the end has not been read yet
+  std::string kept;  // an incomplete last line
   std::vector<char> chunk(kChunk);
   while (true) {
     const ssize_t got = ::pread(file.get(), chunk.data(), kChunk, offset_ + static_cast<off_t>(kept.size()));
@@ -186,7 +186,7 @@ void RunLog::add_line(std::string_view text) {
   if (line.sample) add_sample(step, std::move(*line.sample), line.repeats);
 }
 
-// Bounded: when there are too many, every second of the older ones goes; the first stays.
+// Bounded: when there are too many, every other older one is removed; the first is kept.
 void RunLog::add_sample(std::int64_t step, std::string text, bool repeats) {
   std::vector<PageSample>& samples = page_.samples;
   samples.push_back({step, shortened(std::move(text), kLongestSample), repeats});

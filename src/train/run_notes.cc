@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kLargestFile = std::size_t{4} << 20;
 constexpr std::int64_t kVersion = 1;
-constexpr std::size_t kMostStarts = 1000;  // older ones are forgotten
+constexpr std::size_t kMostStarts = 1000;  // older ones are dropped
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
 RunFacts read_facts(const JsonPlace& place) {

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Calls visit(key, member) for each member, so that writing and reading cannot differ.
+// Calls visit(key, member) for each member, so that writing and reading stay consistent.
 template <class State, class Visit>
 void each_count(State& s, const Visit& visit) {
   visit("step", s.step);
@@ -25,7 +25,7 @@ void each_count(State& s, const Visit& visit) {
   visit("best_step", s.best_step);
 }
 
-// Reads members of `object` by their type; throws std::invalid_argument with the key at fault.
+// Reads members of `object` by type; throws std::invalid_argument with the offending key.
 class Reader {
  public:
   explicit Reader(const Json& object) : object_(object) {}
@@ -67,7 +67,7 @@ class Reader {
   }
   const Json& member(const char* key) const {
     const auto found = object_.find(key);
-    if (found == object_.end()) refuse(key, "to be there");
+    if (found == object_.end()) refuse(key, "to be present");
     return *found;
   }
   [[noreturn]] static void refuse(const char* key, const char* expected) {
@@ -116,12 +116,12 @@ SavedRun parse_run_state(const std::string& path, const std::string& text) {
       if (!loss.is_number()) Reader::refuse("recent_losses", "numbers");
       run.state.recent_losses.push_back(loss.get<double>());
     }
-    if (json.contains("data_checksum")) reader("data_checksum", run.state.data_checksum);  // younger than the rest
+    if (json.contains("data_checksum")) reader("data_checksum", run.state.data_checksum);  // absent in older files
     const Json& options = reader.member("config");
     if (!options.is_object()) Reader::refuse("config", "an object");
     for_each_member(run.config, [&, members = Reader(options)](const char* key, auto& member) {
       const std::string_view name = key;
-      const bool younger = name == "window" || name == "optimizer" || name == "muon_momentum";  // than the rest
+      const bool younger = name == "window" || name == "optimizer" || name == "muon_momentum";  // absent in older files
       if (younger && !options.contains(key)) return;
       members(key, member);
     });

@@ -11,8 +11,8 @@ namespace {
 
 bool ascii_blank(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Whether the character before or after a newline at `at` may be white space, in Unicode too: that outside ASCII starts
-// with the bytes C2, E1 or E2, or is E3 80 80.
+// Whether the character before or after a newline at `at` may be white space, including Unicode's: non-ASCII white
+// space starts with the bytes C2, E1 or E2, or is E3 80 80.
 bool blank_before(std::string_view text, std::size_t at) noexcept {
   const auto byte = [&](std::size_t back) { return at >= back ? static_cast<unsigned char>(text[at - back]) : 0u; };
   return ascii_blank(text[at - 1]) || byte(2) == 0xC2 || byte(3) == 0xE1 || byte(3) == 0xE2 ||
@@ -23,14 +23,14 @@ bool blank_after(std::string_view text, std::size_t at) noexcept {
   return ascii_blank(text[at + 1]) || lead == 0xC2 || lead == 0xE1 || lead == 0xE2 || lead == 0xE3;
 }
 
-// The end of the last whole character of a text that goes on.
+// The end of the last complete character of a partial text.
 std::size_t last_character_end(std::string_view text) noexcept {
   std::size_t start = text.size() - 1;
   while (start > 0 && text.size() - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0u) == 0x80u) --start;
   return start > 0 ? start : text.size();
 }
 
-// Where a file's bytes, which go on, are cut; 0: more of them are needed.
+// Where a partly read file is cut; 0: more bytes are needed.
 std::size_t cut_of(const CorpusFile& file, std::int64_t at, std::string_view bytes, const ChunkSizes& sizes) {
   if (file.json_lines) {
     const std::size_t newline = bytes.rfind('\n');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A corpus in pieces that can be worked on beside each other: its only reader.
+// Reads a corpus in chunks that can be processed in parallel; the only reader.
 #pragma once
 
 #include <cstdint>
@@ -14,48 +14,48 @@
 
 namespace qkv {
 
-// How a corpus is cut into chunks, in bytes.
+// Chunk sizes of a corpus, in bytes.
 struct ChunkSizes {
-  std::size_t chunk = std::size_t{256} << 10;        // of a chunk, about
-  std::size_t longest_text = std::size_t{8} << 20;   // plain text without a place to cut it
-  std::size_t longest_line = std::size_t{64} << 20;  // of JSON; more is refused
+  std::size_t chunk = std::size_t{256} << 10;        // approximate chunk size
+  std::size_t longest_text = std::size_t{8} << 20;   // plain text without a cut position
+  std::size_t longest_line = std::size_t{64} << 20;  // JSON; longer lines are rejected
 };
 
-// About 256 KB of one file: plain text up to where it can be cut, or whole lines of JSON.
+// About 256 KB of one file: plain text up to a cut position, or whole lines of JSON.
 struct TextChunk {
   std::string bytes;
   const CorpusFile* file = nullptr;
-  std::int64_t at = 0;  // of its first byte in the file
-  bool begins = false;  // plain text: a document begins with it
+  std::int64_t at = 0;  // offset of its first byte within the file
+  bool begins = false;  // plain text: starts a document
 };
 
-// Where `text` can be cut (0: nowhere): after the last newline between two characters that are no blanks, in Unicode
-// too. What follows the end of `text` is not known.
+// Last position where `text` can be cut (0: none): after the last newline between two characters that are not white
+// space, including Unicode's. The bytes after `text` are unknown.
 std::size_t last_cut(std::string_view text) noexcept;
 
-// Calls take(text, begins) for each text of a chunk that is not empty: see Corpus::read_text. Throws qkv::FileError.
+// Calls take(text, begins) for each non-empty text of a chunk: see Corpus::read_text. Throws qkv::FileError.
 void each_text(const TextChunk& chunk, const std::string& field,
                const std::function<void(std::string_view, bool)>& take);
 
 class ChunkReader {
  public:
   ChunkReader(const Corpus& corpus, CorpusPart part, const ChunkSizes& sizes = {});
-  // The next chunk, in the order of the corpus; false at the end. Reuses the chunk's memory.
+  // The next chunk in corpus order; false at the end. Reuses the chunk's memory.
   bool next(TextChunk& chunk);
   const std::string& field() const noexcept { return files_->field; }
-  std::int64_t done() const noexcept { return at_ - begin_; }  // bytes of the part handed out
+  std::int64_t done() const noexcept { return at_ - begin_; }  // bytes of the part returned so far
 
  private:
   std::shared_ptr<const Corpus::Files> files_;
   ChunkSizes sizes_;
-  std::int64_t begin_, end_, at_;  // in the joined files
+  std::int64_t begin_, end_, at_;  // offsets in the joined files
   std::size_t file_ = 0;
   std::optional<OpenCorpusFile> open_;
-  std::string carried_;  // read already, not handed out
+  std::string carried_;  // read but not yet returned
 };
 
-// Some chunks a thread at a time: work(chunk, i) beside each other, then done(chunk, i) one after the other, in order,
-// with i below wave_size(). So memory stays bounded and nothing depends on which thread did what.
+// Processes chunks in waves of a few per thread: work(chunk, i) in parallel, then done(chunk, i) sequentially in order,
+// with i below wave_size(). So memory stays bounded and results do not depend on the threads.
 inline std::int64_t wave_size() noexcept { return std::int64_t{4} * num_threads(); }
 template <class Work, class Done>
 void for_each_chunk(ChunkReader& reader, const Work& work, const Done& done) {

@@ -27,11 +27,11 @@ std::uint64_t header_checksum(const TokenFileHeader& header) {
 
 void check_version(const MappedFile& file, const TokenFileHeader& header) {
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
-    throw FileError(file.path(), 0, "not a token file (no QKVTOKEN at its start)");
+    throw FileError(file.path(), 0, "not a token file (does not start with QKVTOKEN)");
   if (header.version != 1 && header.version != 2)
     throw FileError(file.path(), 8, "expected version 1 or 2; found " + std::to_string(header.version));
   if (header.version == 2 && header.header_checksum != header_checksum(header))
-    throw FileError(file.path(), 120, "the header does not have the checksum written there: the file is damaged");
+    throw FileError(file.path(), 120, "header checksum mismatch: the file is damaged");
 }
 
 template <class T>
@@ -73,7 +73,7 @@ std::uint64_t BlockChecksum::of_blocks(std::span<const std::uint64_t> blocks) {
 
 TokenFileWriter::TokenFileWriter(const std::string& path, std::int64_t vocab_size)
     : width_(token_width(vocab_size)), file_(path) {
-  const TokenFileHeader none{};  // its place; no file that is read as one until commit()
+  const TokenFileHeader none{};  // placeholder; the file is not valid until commit()
   file_.write(&none, sizeof none);
 }
 
@@ -108,23 +108,24 @@ TokenFileHeader read_token_file_header(const MappedFile& file) {
     header.documents = header.cut = header.tokenizer_bytes = 0;
   }
   if (header.width != 2 && header.width != 4)
-    fail(12, "expected 2 or 4 bytes a token; found " + std::to_string(header.width));
+    fail(12, "expected 2 or 4 bytes per token; found " + std::to_string(header.width));
   if (header.vocab_size == 0 || header.vocab_size > std::uint64_t{std::numeric_limits<std::int32_t>::max()})
-    fail(16, "expected a vocabulary of 1 to 2147483647; found " + std::to_string(header.vocab_size));
+    fail(16, "expected a vocabulary size of 1 to 2147483647; found " + std::to_string(header.vocab_size));
   const std::uint64_t rest = file.size() - kHeader;
-  if (header.tokenizer_bytes > rest) fail(96, "the tokenizer does not fit the file's size");
+  if (header.tokenizer_bytes > rest) fail(96, "the tokenizer does not fit in the file");
   const std::uint64_t tokens = (rest - header.tokenizer_bytes) / header.width;
   if (header.training_tokens > tokens || header.validation_tokens != tokens - header.training_tokens ||
       (rest - header.tokenizer_bytes) % header.width != 0) {
-    fail(40, "the numbers of tokens do not fit the file's size");
+    fail(40, "the token counts do not fit the file size");
   }
   constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  if (header.training_bytes > kMost || header.validation_bytes > kMost) fail(56, "impossible numbers of bytes");
+  if (header.training_bytes > kMost || header.validation_bytes > kMost)
+    fail(56, "the numbers of bytes are out of range");
   if (header.end_token < -1 || header.end_token >= static_cast<std::int64_t>(header.vocab_size))
-    fail(72, "expected an end token of the vocabulary, or -1; found " + std::to_string(header.end_token));
+    fail(72, "expected an end token in the vocabulary, or -1; found " + std::to_string(header.end_token));
   const std::byte* const tokenizer = file.data() + file.size() - header.tokenizer_bytes;
   if (header.tokenizer_bytes > 0 && xxh3(tokenizer, header.tokenizer_bytes) != header.tokenizer_checksum)
-    fail(104, "the tokenizer does not have the checksum written there: the file is damaged");
+    fail(104, "tokenizer checksum mismatch: the file is damaged");
   return header;
 }
 
@@ -145,8 +146,7 @@ void verify_tokens(const MappedFile& file, const TokenFileHeader& header) {
     file.release(kHeader + at, bytes);
   });
   const std::uint64_t sum = header.version == 2 ? BlockChecksum::of_blocks(sums) : xxh3(file.data() + kHeader, size);
-  if (sum != header.token_checksum)
-    throw FileError(file.path(), 32, "the tokens do not have the checksum written there: the file is damaged");
+  if (sum != header.token_checksum) throw FileError(file.path(), 32, "token checksum mismatch: the file is damaged");
   if (bad != std::numeric_limits<std::int64_t>::max()) {
     throw FileError(file.path(), static_cast<std::int64_t>(kHeader) + bad * header.width,
                     "a token outside the vocabulary");

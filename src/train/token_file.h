@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // tokens.bin, little-endian (docs/formats.md):
-//   0  "QKVTOKEN"           8  u32 version = 2          12  u32 bytes a token, 2 or 4
+//   0  "QKVTOKEN"           8  u32 version = 2          12  u32 bytes per token, 2 or 4
 //  16  u64 vocab_size      24  u64 checksum of the text (Corpus::checksum)
-//  32  u64 checksum of the tokens: XXH3 of the XXH3s of their bytes, 4 MiB at a time
+//  32  u64 checksum of the tokens: XXH3 of the XXH3s of each 4 MiB of them
 //  40  u64 training tokens 48  u64 validation tokens    56  u64 bytes of training text, 64  of validation text
 //  72  i64 end token, -1 for none                       80  u64 documents
 //  88  u64 bytes of the files before the validation part
@@ -37,7 +37,7 @@ static_assert(sizeof(TokenFileHeader) == 128);
 
 inline int token_width(std::int64_t vocab_size) noexcept { return vocab_size <= 65536 ? 2 : 4; }
 
-// The checksum of a row of bytes, given in parts: XXH3 of the XXH3s of 4 MiB each.
+// Incremental checksum: XXH3 of the XXH3s of each 4 MiB.
 class BlockChecksum {
  public:
   static constexpr std::size_t kBlock = std::size_t{4} << 20;
@@ -51,14 +51,14 @@ class BlockChecksum {
   std::vector<std::uint64_t> blocks_;
 };
 
-// Writes a token file from one end to the other, in little memory.
+// Writes a token file sequentially, in little memory.
 class TokenFileWriter {
  public:
   TokenFileWriter(const std::string& path, std::int64_t vocab_size);
   int width() const noexcept { return width_; }
   std::int64_t tokens() const noexcept { return tokens_; }
   void append(std::span<const std::uint8_t> packed);  // tokens of width() bytes each
-  // `header` has all but what the writer knows: magic, version, width, checksums of tokens, tokenizer and itself.
+  // The writer sets magic, version, width, and checksums of tokens, tokenizer and header; `header` has the rest.
   void commit(TokenFileHeader header, const std::string& tokenizer_json);
 
  private:
@@ -68,7 +68,7 @@ class TokenFileWriter {
   std::int64_t tokens_ = 0;
 };
 
-// Throws qkv::FileError with what is wrong with the file. verify_tokens reads all of it, on all threads.
+// Throws qkv::FileError if the file is invalid. verify_tokens reads all tokens, on all threads.
 TokenFileHeader read_token_file_header(const MappedFile& file);
 void verify_tokens(const MappedFile& file, const TokenFileHeader& header);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A corpus becomes a token file: chunks of text are turned into tokens on all threads and written in order.
+// Converts a corpus to a token file: chunks of text are encoded on all threads and written in order.
 #include <cstring>
 #include <mutex>
 
@@ -10,7 +10,7 @@
 namespace qkv {
 namespace {
 
-// Encoders that are not at work; one that comes back is the next to go, so that a thread mostly meets its own again.
+// Idle encoders, last in, first out, so that a thread usually gets the one it used before.
 class EncoderPool {
  public:
   explicit EncoderPool(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -37,11 +37,11 @@ class EncoderPool {
   std::vector<TextEncoder> free_;
 };
 
-// What a chunk became.
+// The result of a chunk.
 struct Encoded {
   std::vector<std::int32_t> ids;
   std::vector<std::uint8_t> packed;  // [ids, width]
-  bool begins = false;               // a document begins with it
+  bool begins = false;               // starts a document
   std::int64_t bytes = 0, documents = 0;
 };
 
@@ -100,7 +100,7 @@ class Job {
         [&](const TextChunk& chunk, std::int64_t i) {
           const Encoded& result = results_[static_cast<std::size_t>(i)];
           add_to_checksum(chunk);
-          // Between two documents stands the end token; the one before the first of a chunk is put here.
+          // The end token separates documents; the one before the first document of a chunk is added here.
           if (result.begins && writer_.tokens() > first && tokenizer_.end_token() >= 0) {
             pack({tokenizer_.end_token()}, writer_.width(), mark_);
             writer_.append(mark_);
@@ -132,7 +132,7 @@ class Job {
     pack(to.ids, writer_.width(), to.packed);
   }
 
-  // As Corpus::checksum: each file's size, then its bytes.
+  // Same as Corpus::checksum: each file's size, then its bytes.
   void add_to_checksum(const TextChunk& chunk) {
     if (chunk.at == 0) {
       const auto size = static_cast<std::uint64_t>(chunk.file->size);

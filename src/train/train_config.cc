@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning rates by step, and what a training configuration may hold.
+// Learning-rate schedules, and validation of training configurations.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -68,7 +68,7 @@ void validate(const TrainConfig& c) {
     throw std::invalid_argument("[train] compute_dtype expected f32 or bf16; found " +
                                 std::string(dtype_name(c.compute_dtype)));
   number("dropout", c.dropout, c.dropout >= 0 && c.dropout < 1, "from 0 to below 1");
-  plan_optimizer(c.optimizer, {});  // throws for a name that is none
+  plan_optimizer(c.optimizer, {});  // throws for an unknown name
   number("muon_momentum", c.muon_momentum, c.muon_momentum >= 0 && c.muon_momentum < 1, "at least 0 and below 1");
   if (c.optimizer != "muon" && c.muon_momentum != OptimizerOptions{}.muon_momentum)
     throw std::invalid_argument("[train] muon_momentum expected the optimizer muon; found " + c.optimizer);
@@ -86,7 +86,7 @@ double learning_rate_at(const TrainConfig& c, std::int64_t step) {
   const double low = c.min_lr >= 0 ? c.min_lr : high / 10;
   if (step <= warmup) return high * static_cast<double>(step) / static_cast<double>(warmup + 1);
   if (c.schedule == Schedule::constant) return high;
-  // Share of [first, end] that lies behind.
+  // Completed share of [first, end].
   const std::int64_t first = c.schedule == Schedule::wsd ? std::max(warmup, end - end / 5) : warmup;
   if (step >= end) return low;
   if (step <= first) return high;

@@ -28,7 +28,7 @@ void check_data(const Model& model, const Tokenizer& tokenizer, const TokenDatas
     throw std::invalid_argument("[train] expected at least " + std::to_string(ctx + 1) +
                                 " tokens in the training part, one window of " + (window > 0 ? "" : "ctx_len ") +
                                 std::to_string(ctx) + " and the token after it; found " +
-                                std::to_string(data.training().size()) + " (give more text or a smaller " +
+                                std::to_string(data.training().size()) + " (use more text or a smaller " +
                                 (window > 0 ? "window)" : "ctx_len)"));
   }
 }
@@ -68,13 +68,13 @@ StepReport Trainer::Impl::step(std::span<const Batch> micro_batches, const std::
   if (run.bad_in_a_row >= run.config.max_bad_steps) {
     throw TrainingDiverged(
         report.step, "[train] step " + std::to_string(report.step) + ": the loss or its gradient is " +
-                         "NaN or infinite, for the " + std::to_string(run.bad_in_a_row) +
-                         "th step in a row; no update since step " + std::to_string(report.step - run.bad_in_a_row));
+                         "NaN or infinite in " + std::to_string(run.bad_in_a_row) +
+                         " consecutive steps; no update since step " + std::to_string(report.step - run.bad_in_a_row));
   }
   return report;
 }
 
-// This process's sequences of the step, batch_size at a time.
+// Loads this process's sequences of the step, batch_size at a time.
 StepReport Trainer::step(const std::function<bool()>& stop) {
   const auto start = std::chrono::steady_clock::now();
   Impl& run = *impl_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Trainer has, shared by trainer.cc and checkpoint.cc.
+// The state of a Trainer, shared by trainer.cc and checkpoint.cc.
 #pragma once
 
 #include <optional>
@@ -36,9 +36,9 @@ struct Trainer::Impl {
   TrainingStep training;
   CheckpointWriter checkpoints;
   RunState state;
-  std::int64_t bad_in_a_row = 0;      // not saved: nothing is saved while it is not 0
+  std::int64_t bad_in_a_row = 0;      // not saved: there are no saves while it is nonzero
   std::vector<std::int32_t> tokens;   // [sequences of a step, ctx_len]
-  std::vector<std::int32_t> targets;  // likewise
+  std::vector<std::int32_t> targets;  // [sequences of a step, ctx_len]
 };
 
 }  // namespace qkv

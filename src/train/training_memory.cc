@@ -15,14 +15,14 @@
 namespace qkv {
 namespace {
 
-constexpr std::int64_t kStream = 4;            // bytes of an element of weights, gradients, the residual stream: f32
-constexpr std::int64_t kOfToken = 8;           // a token and its target
-constexpr std::int64_t kProgram = 22'000'000;  // the program and its libraries, touched
+constexpr std::int64_t kStream = 4;            // bytes per element of weights, gradients and residual stream: f32
+constexpr std::int64_t kOfToken = 8;           // bytes per token and its target
+constexpr std::int64_t kProgram = 22'000'000;  // resident memory of the program and its libraries
 constexpr std::int64_t kPacked = 8'000'000;    // code that oneDNN generates for packed products
-constexpr std::int64_t kOfThread = 6'000'000;  // tiles and panels that a thread works in
-constexpr double kLargestCount = 1e18;         // bytes; beyond it is nobody's machine
+constexpr std::int64_t kOfThread = 6'000'000;  // per thread, for tiles and panels
+constexpr double kLargestCount = 1e18;         // bytes; no machine has more
 
-// Sizes of one row of a layer's activations (src/model/activations.h), in elements.
+// Widths of a layer's activations (src/model/activations.h), in elements per row.
 struct Widths {
   std::int64_t qkv, heads, up, activation;
   explicit Widths(const LayerConfig& c)
@@ -38,13 +38,13 @@ std::int64_t elements_of(const std::vector<ParameterInfo>& infos) {
   return count;
 }
 
-// The gradient itself, and partial sums while lanes of the step's sequences wait for their siblings.
+// The gradients, and partial sums for lanes of the step that wait for their siblings.
 std::int64_t bytes_of_gradients(const ModelConfig& c, const std::vector<ParameterInfo>& infos,
                                 const std::vector<bool>& wanted, const StepSlots& slots) {
-  std::int64_t whole = 0, partial = 0;  // elements of a slot
+  std::int64_t whole = 0, partial = 0;  // elements per slot
   for (std::size_t i = 0; i < infos.size(); ++i) {
     if (!wanted[i]) continue;
-    // What a tied embedding gets from the head is a sum of its own.
+    // A tied embedding's gradient from the head is summed separately.
     const std::int64_t size = element_count(infos[i].shape) * (i == 0 && c.tied_head ? 2 : 1);
     whole += size;
     partial += is_layer_matrix(infos[i]) ? 0 : size;
@@ -53,7 +53,7 @@ std::int64_t bytes_of_gradients(const ModelConfig& c, const std::vector<Paramete
 }
 
 std::int64_t bytes_of_activations(const ModelConfig& c, std::int64_t rows, std::int64_t operand, bool recompute) {
-  std::int64_t kept = 0, recomputed = 0, most = 0;  // bytes of a row; the last: of a layer
+  std::int64_t kept = 0, recomputed = 0, most = 0;  // bytes per row; `most`: of one layer
   for (std::int64_t i = 0; i < c.n_layer; ++i) {
     const LayerConfig& layer = c.layer(i);
     const Widths w(layer);
@@ -69,8 +69,8 @@ std::int64_t bytes_of_activations(const ModelConfig& c, std::int64_t rows, std::
   return rows * (kept + (recompute ? most : recomputed) + ends);
 }
 
-// Elements of the largest matrix that is put together from parts before it is made ready, of the largest of all, and
-// of the widest row of the MLP.
+// Elements of the largest matrix concatenated from parts before it is prepared, of the largest matrix overall, and of
+// the widest row of the MLP.
 struct Largest {
   std::int64_t joined, any, up = 0;
   explicit Largest(const ModelConfig& c) {
@@ -89,7 +89,7 @@ struct Largest {
 
 std::int64_t bytes_of_work(const ModelConfig& c, std::int64_t rows, std::int64_t ctx, std::int64_t operand,
                            bool packed) {
-  // Bytes of a row: dqkv, dheads, dup and d(activation); delta, dx and dnorm, and more of them for some layers.
+  // Bytes per row: dqkv, dheads, dup and dactivation; delta, dx and dnorm, and more for some layers.
   std::int64_t widest = 0;
   for (std::int64_t i = 0; i < c.n_layer; ++i) {
     const LayerConfig& layer = c.layer(i);
@@ -100,10 +100,10 @@ std::int64_t bytes_of_work(const ModelConfig& c, std::int64_t rows, std::int64_t
         widest, streams * c.d_model * kStream + (w.qkv + w.heads + w.up + (layer.gated ? layer.d_ff : 0)) * operand);
   }
   if (operand != kStream) widest += c.d_model * operand;  // dy
-  // Logits, their gradient, and what they were before a softcap.
+  // Logits, their gradient, and the logits before a softcap.
   const std::int64_t of_logit = kStream + (operand == kStream ? 0 : operand) + (c.logit_softcap > 0 ? kStream : 0);
   const Largest largest(c);
-  // A product without packed weights makes its own panels of W; of bf16 it widens all operands first.
+  // Without packed weights, a product packs panels of W on each call; in bf16 it first widens all inputs.
   const std::int64_t panels = packed ? 0 : largest.any * kStream;
   const std::int64_t widened = packed || operand == kStream ? 0 : (largest.any + rows * largest.up) * kStream;
   return rows * widest + std::min(rows_of_logits(c), ctx) * padded_vocab(c) * of_logit + largest.joined * kStream +
@@ -126,7 +126,7 @@ void check(const ModelConfig& c, const TrainingShape& shape) {
     widest += static_cast<double>(c.d_model + w.qkv + w.up + w.heads);
   }
   if (static_cast<double>(parameter_count(c)) * 64 + rows * widest * 32 + tokens * kOfToken > kLargestCount)
-    refuse("sizes that some machine could hold");
+    refuse("sizes that fit in a machine's memory");
 }
 
 }  // namespace
@@ -147,7 +147,7 @@ TrainingMemory training_memory(const ModelConfig& c, const TrainingShape& shape)
   memory.weights = elements_of(infos) * kStream;
   memory.moments = optimizer.elements() * kStream;
   memory.gradients = bytes_of_gradients(c, infos, wanted, slots);
-  if (shape.adapters) {  // the matrices as they were, the adapters, and their gradients
+  if (shape.adapters) {  // the original matrices, the adapters, and their gradients
     for (std::size_t i = 0; i < infos.size(); ++i)
       memory.weights += wanted[i] ? element_count(infos[i].shape) * kStream : 0;
     memory.weights += elements_of(trained) * kStream;
@@ -155,7 +155,7 @@ TrainingMemory training_memory(const ModelConfig& c, const TrainingShape& shape)
   } else if (shape.saves) {
     memory.copy = memory.weights + memory.moments - optimizer.work * kStream;
   }
-  const bool packed = packed_products(shape.bf16 ? DType::bf16 : DType::f32);  // both ways, else one dense copy
+  const bool packed = packed_products(shape.bf16 ? DType::bf16 : DType::f32);  // packed both ways, else one dense copy
   std::int64_t matrices = c.d_model * padded_vocab(c);
   for (const ParameterInfo& info : infos) matrices += is_layer_matrix(info) ? element_count(info.shape) : 0;
   memory.operands = (packed ? 2 : 1) * matrices * operand;

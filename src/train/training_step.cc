@@ -60,7 +60,7 @@ StepReport TrainingStep::run(std::span<const Batch> micro_batches, const TrainCo
   report.learning_rate = learning_rate_at(config, numbers.step);
   report.tokens = whole.targets;
   if (whole.targets > 0) {
-    // One scale for the whole step, so that each real target weighs alike however the step is cut.
+    // One scale for the whole step, so that all targets have equal weight regardless of batching.
     const double scale = 1.0 / static_cast<double>(whole.targets);
     sum_.begin(whole.sequences, lanes());
     use_config(config, model_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step of training, the same for qkv train, C and Python: gradients of the step's sequences, their sum over all
+// One training step, shared by qkv train, C and Python: gradients of the step's sequences, their sum over all
 // processes, clipping, the optimizer.
 #pragma once
 
@@ -16,24 +16,24 @@
 
 namespace qkv {
 
-// Where a step is in its run.
+// Position of a step within its run.
 struct StepNumbers {
-  std::int64_t step = 1;    // from 1: of the schedule and of dropout
-  std::int64_t update = 1;  // from 1, counting only steps that change something: of the optimizer
+  std::int64_t step = 1;    // from 1: for the schedule and dropout
+  std::int64_t update = 1;  // from 1, counting only steps that update parameters: for the optimizer
 };
 
 class TrainingStep {
  public:
-  // Trains the model's parameters or, given adapters, only these. The model must outlive it.
+  // Trains the model's parameters or, given adapters, only those. The model must outlive it.
   TrainingStep(Model& model, const TrainConfig& config, std::optional<LoraAdapters> adapters = {},
                std::unique_ptr<Communicator> communicator = std::make_unique<OneProcess>());
 
-  // This process's lanes of every step.
+  // This process's lanes in every step.
   LaneRange lanes() const;
 
-  // micro_batches: this process's sequences of the step, in order. Every real target of the step weighs alike. Nothing
-  // is changed if the step has no targets, or (`skipped`) if loss or gradients are not finite, or if `stop` returns
-  // true before a micro-batch other than the first (StepStopped).
+  // micro_batches: this process's sequences of the step, in order. All non-padding targets of the step have equal
+  // weight. Nothing changes if the step has no targets, if loss or gradients are not finite (`skipped`), or if `stop`
+  // returns true before a micro-batch other than the first (StepStopped).
   StepReport run(std::span<const Batch> micro_batches, const TrainConfig& config, const StepNumbers& numbers,
                  const std::function<bool()>& stop = {});
 
@@ -52,7 +52,7 @@ class TrainingStep {
   std::unique_ptr<Communicator> communicator_;
 };
 
-// Tells the model how to compute, as the configuration says.
+// Applies the configuration's compute settings to the model.
 void use_config(const TrainConfig& config, Model& model);
 
 }  // namespace qkv

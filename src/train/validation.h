@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How well a model in training predicts its validation part.
+// Loss on the validation part during training.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace qkv {
 
-// Of windows of ctx tokens, laid end to end, batch_size at a time: as many as `batches` batches hold, spread evenly
-// over the part, or all of them if batches is 0. The part has at least two tokens. StepStopped where `stop` says so
-// before a batch.
+// Loss over consecutive windows of ctx tokens, batch_size at a time: as many as `batches` batches contain, spread
+// evenly over the part, or all of them if batches is 0. The part has at least two tokens. Throws StepStopped if `stop`
+// returns true before a batch.
 Loss validation_loss(Model& model, const TokenPart& part, std::int64_t ctx, std::int64_t batch_size,
                      std::int64_t batches, const std::function<bool()>& stop = {});
 

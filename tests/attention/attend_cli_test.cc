@@ -211,7 +211,7 @@ TEST_F(Attend, WhatDoesNotFitIsAFailure) {
   expect_failure("--kv-lengths ints@", "[attend] --kv-lengths must be int64 [batch]; found f32 [2]");
   expect_failure("--mask nowhere@", "nowhere.npy");
   expect_failure("--causal start --start=1,2,3",
-                 "[attention] start must have one position, or one a sequence (2); found 3");
+                 "[attention] start must have one position, or one per sequence (2); found 3");
   expect_failure("--causal start --start=-9 --require-readable-key", "none for query 0 of head 0 of sequence 0");
   expect_failure("--dout q@ --dq dq@", "[attention] dout must have the shape [2, 4, 3, 6]; found [2, 4, 3, 8]");
   put("k", random({2, 3, 5, 8}, 2));

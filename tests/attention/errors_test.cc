@@ -78,7 +78,7 @@ TEST_F(Errors, ZeroHeadsAndDimensions) {
 
 TEST_F(Errors, Types) {
   k = Tensor({2, 3, 5, 8}, DType::bf16);
-  expect("q, k and v must have one type", "f32, bf16 and f32");
+  expect("q, k and v must have the same type", "f32, bf16 and f32");
   q = Tensor({2, 6, 3, 8}, DType::i64);
   expect("q must be floating", "i64");
 }
@@ -126,9 +126,9 @@ TEST_F(Errors, Starts) {
   expect("start is only used with the alignment 'start'", "another alignment");
   options.alignment = Alignment::start;
   options.start = {1, 2, 3};
-  expect("one a sequence (2)", "3");
+  expect("one per sequence (2)", "3");
   options.start = {};
-  expect("one a sequence (2)", "0");
+  expect("one per sequence (2)", "0");
   options.start = {std::numeric_limits<std::int64_t>::max()};
   expect("start must be from -2^40 to 2^40", "9223372036854775807");
   options.start = {std::numeric_limits<std::int64_t>::min()};
@@ -143,7 +143,7 @@ TEST_F(Errors, WindowsLengthsAndFirstKey) {
   options.kv_lengths = {5, 6};
   expect("kv_lengths must be from 0 to 5", "6 for sequence 1");
   options.kv_lengths = {5};
-  expect("kv_lengths must have one length a sequence (2)", "1");
+  expect("kv_lengths must have one length per sequence (2)", "1");
   options.kv_lengths = {};
   options.q_lengths = {-1, 3};
   expect("q_lengths must be from 0 to 3", "-1 for sequence 0");
@@ -189,13 +189,13 @@ TEST_F(Errors, Masks) {
   }
   mask = Tensor({3, 5}, DType::i32);
   options.mask = mask;
-  expect("mask must be bool (true: may read) or floating (added)", "i32");
+  expect("mask must be bool (true: may attend) or floating (added)", "i32");
 }
 
 TEST_F(Errors, ValuesForEachHead) {
   const Tensor three({3}), integers({6}, DType::i64);
   options.sinks = three;
-  expect("sinks must be floating, one a query head, [6]", "f32 [3]");
+  expect("sinks must be floating, one per query head, [6]", "f32 [3]");
   options.sinks = integers;
   expect("sinks must be floating", "i64 [6]");
   options.sinks = {};
@@ -211,7 +211,7 @@ TEST_F(Errors, UnreadableRowIsNamed) {
   for (std::int64_t e = 0; e < mask.size(); ++e) mask.data<bool>()[e] = true;
   for (std::int64_t j = 0; j < 5; ++j) mask.data<bool>()[((1 * 6 + 4) * 3 + 2) * 5 + j] = false;
   options.mask = mask;
-  expect("every query must have a key that it may read", "none for query 2 of head 4 of sequence 1");
+  expect("every query must have a key that it may attend to", "none for query 2 of head 4 of sequence 1");
   options.q_lengths = {3, 2};  // rows past the length are exempt
   EXPECT_EQ(error_of([&] { attention(q, k, v, options); }), "no error");
   options.mask = {};
@@ -225,7 +225,7 @@ TEST_F(Errors, TiledPathTakesNoF64) {
   q = Tensor({1, 1, 1, 1}, DType::f64);
   options.path = AttentionPath::tiled;
   EXPECT_THAT(error_of([&] { attention(q, q, q, options); }),
-              HasSubstr("the tiled path takes f32, bf16 or f16; found f64"));
+              HasSubstr("the tiled path supports f32, bf16 and f16; found f64"));
   options.path = AttentionPath::automatic;
   EXPECT_EQ(error_of([&] { attention(q, q, q, options); }), "no error");
 }

@@ -140,7 +140,7 @@ TEST(KvCache, RefusesQueriesWhoseWindowIsGone) {
   EXPECT_THAT(error_of([&] {
                 cache.attend(Tensor({1, 1, 2, 1}), {}, {out, {}, {}});
               }),
-              HasSubstr("[kv_cache] at most 1 queries, whose windows are still held; found 2"));
+              HasSubstr("[kv_cache] q_len of at most 1 (queries whose windows are still cached); found 2"));
 }
 
 TEST(KvCache, RefusesMoreThanItsCapacity) {
@@ -148,10 +148,10 @@ TEST(KvCache, RefusesMoreThanItsCapacity) {
   const Tensor five = numbers({1, 2, 3, 4, 5});
   cache.append(five, five);
   EXPECT_EQ(error_of([&] { cache.append(five, five); }),
-            "[kv_cache] space for 5 more tokens; found 5 held of a capacity of 8");
+            "[kv_cache] space for 5 more tokens; found 5 cached with a capacity of 8");
   EXPECT_THAT(values(cache.k()), ElementsAre(1, 2, 3, 4, 5));  // as it was
   const Tensor nine = numbers({1, 2, 3, 4, 5, 6, 7, 8, 9});
-  EXPECT_THAT(error_of([&] { KvCache(1, 1, 1, 1, 8).append(nine, nine); }), HasSubstr("0 held of a capacity of 8"));
+  EXPECT_THAT(error_of([&] { KvCache(1, 1, 1, 1, 8).append(nine, nine); }), HasSubstr("0 cached with a capacity of 8"));
 }
 
 TEST(KvCache, DiscardsTruncatesAndClears) {
@@ -258,7 +258,7 @@ TEST(KvCache, Misuse) {
   const auto attend = [&](const AttentionOptions& options) {
     return error_of([&] { cache.attend(Tensor({1, 1, 1, 2}), options, {out, {}, {}}); });
   };
-  EXPECT_THAT(attend({}), HasSubstr("at most 0 queries, as many as tokens are held; found 1"));
+  EXPECT_THAT(attend({}), HasSubstr("q_len of at most 0 (the number of cached tokens); found 1"));
   cache.append(Tensor({1, 1, 1, 2}), Tensor({1, 1, 1, 1}));
   EXPECT_EQ(attend({}), "no error");
   AttentionOptions options;
@@ -333,7 +333,7 @@ TEST(KvCache, OfBlocksSaysWhatItHolds) {
   ConstView torn = k;
   torn.strides[2] = 24;
   EXPECT_THAT(error_of([&] { attention(q, torn, v, options); }), HasSubstr("rows of whole blocks"));
-  EXPECT_THAT(error_of([&] { attention(q, k, tokens(s.v, 3, 67), options); }), HasSubstr("must have one type"));
+  EXPECT_THAT(error_of([&] { attention(q, k, tokens(s.v, 3, 67), options); }), HasSubstr("must have the same type"));
 }
 
 TEST(KvCache, GrowsFromWhereItsOldestTokenStandsAndWhenItIsRestored) {

@@ -99,7 +99,7 @@ TEST(Arguments, MessagesNameTheOption) {
 }
 
 TEST(Arguments, PathsThatAreNoModelsSayWhatWasExpected) {
-  EXPECT_THAT(error_of({"info", "-m", "/etc"}), HasSubstr("expected a model directory, with config.json"));
+  EXPECT_THAT(error_of({"info", "-m", "/etc"}), HasSubstr("expected a model directory with config.json"));
   EXPECT_THAT(error_of({"tokenize", "--data", "/etc/hostname", "--out", "x", "--tokenizer", "bpe"}),
               HasSubstr("did you mean bpe:4096?"));
 }

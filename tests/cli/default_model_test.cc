@@ -116,7 +116,7 @@ TEST_F(DefaultModel, WhatCannotBeExportedIsListedOnce) {
   EXPECT_THAT(trained.out,
               HasSubstr("\nexports to: no other format\n  not to Hugging Face and GGUF: expected a model of"));
   const auto lists = AllOf(HasSubstr("embedding_norm true instead of false"), HasSubstr("gated false instead of true"),
-                           HasSubstr("expected a byte or BPE tokenizer; found one of Harris segments"));
+                           HasSubstr("expected a byte or BPE tokenizer; found a Harris tokenizer"));
   EXPECT_THAT(trained.out, lists);
   for (const auto& [format, name] : {std::pair("hf", "Hugging Face directory"), std::pair("gguf", "GGUF file")}) {
     const Finished converted = run_qkv({"convert", path("andrea"), path("x"), "--to", format});

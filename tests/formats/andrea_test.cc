@@ -127,13 +127,13 @@ TEST_F(Andrea, WrittenByteForByteAndReadBackWithoutOptions) {
 TEST_F(Andrea, NumbersOfParametersThatDifferAreBothNamed) {
   AndreaLayout larger = tiny_layout();
   larger.config.d_ff = 5;
-  EXPECT_THAT(error_of(path_, larger), HasSubstr("holds 1100 parameters; the configuration has 1116"));
-  EXPECT_THAT(error_of(path_, {}), HasSubstr("holds 1100 parameters; with 2 segments the presets have andrea-12m "));
+  EXPECT_THAT(error_of(path_, larger), HasSubstr("contains 1100 parameters; the configuration has 1116"));
+  EXPECT_THAT(error_of(path_, {}), HasSubstr("contains 1100 parameters; with 2 segments the presets have andrea-12m "));
   EXPECT_THAT(error_of(path_, {}), HasSubstr("at byte 4"));
   larger.config.n_layer = 1101;
-  EXPECT_THAT(error_of(path_, larger), HasSubstr("holds 1100 parameters, too few for the 1101 layers"));
+  EXPECT_THAT(error_of(path_, larger), HasSubstr("contains 1100 parameters, too few for the 1101 layers"));
   scratch_.file("harris_segments.json", R"(["the"])");
-  EXPECT_THAT(error_of(path_, tiny_layout()), HasSubstr("holds 1100 parameters; the configuration has 1096"));
+  EXPECT_THAT(error_of(path_, tiny_layout()), HasSubstr("contains 1100 parameters; the configuration has 1096"));
 }
 
 TEST_F(Andrea, FilesThatCannotBeAreRefused) {
@@ -161,7 +161,7 @@ TEST_F(Andrea, FilesThatCannotBeAreRefused) {
     EXPECT_THAT(error_of(path_, layout), HasSubstr("order expected each parameter of the configuration once")) << order;
   }
   layout.order = "wte,wpe,extra";
-  EXPECT_THAT(error_of(path_, layout), HasSubstr("'extra', which the model has neither by itself nor in its layers"));
+  EXPECT_THAT(error_of(path_, layout), HasSubstr("'extra', which is not a parameter of the model or its layers"));
   const auto with_segments = [&](const std::string& text) {
     scratch_.file("harris_segments.json", text);
     return error_of(path_, tiny_layout());

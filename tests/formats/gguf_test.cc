@@ -118,29 +118,29 @@ TEST(Gguf, EveryCutIsRefused) {
 }
 
 TEST(Gguf, RefusedWithItsPlace) {
-  expect_refused("GGML", 0, "is no GGUF file");
+  expect_refused("GGML", 0, "is not a GGUF file");
   GgufBytes old;
   old.version = 1;
-  expect_refused(old.bytes(), 4, "only the versions 2 and 3 of GGUF are supported; found 1");
+  expect_refused(old.bytes(), 4, "only GGUF versions 2 and 3 are supported; found 1");
   old.version = 0x03000000;
   expect_refused(old.bytes(), 4, "big-endian");
-  expect_refused(GgufBytes().u32("a", 1).u32("a", 2).bytes(), 24 + 17, "key 'a' is there twice");
+  expect_refused(GgufBytes().u32("a", 1).u32("a", 2).bytes(), 24 + 17, "key 'a' occurs twice");
   expect_refused(GgufBytes().u32("", 1).bytes(), 24, "the name of a key is empty");
   expect_refused(GgufBytes().u32(std::string_view("a\0b", 3), 1).bytes(), 24, "zero byte");
-  expect_refused(GgufBytes().key("a", 13, "0000").bytes(), 33, "there is no type 13 of values");
+  expect_refused(GgufBytes().key("a", 13, "0000").bytes(), 33, "unknown value type 13");
   expect_refused(GgufBytes().key("a", 7, "\2").bytes(), 37, "0 or 1; found 2");
   expect_refused(GgufBytes().key("a", 9, GgufBytes::raw<std::uint32_t>(9) + std::string(12, '\0')).bytes(), 37,
                  "arrays of arrays");
   expect_refused(GgufBytes().u32("general.alignment", 48).bytes(), 24 + 25 + 4, "power of two; found 48");
-  expect_refused(GgufBytes().tensor("t", {}, 0, "").bytes(), 24, "1 to 4 dimensions are possible; found 0");
+  expect_refused(GgufBytes().tensor("t", {}, 0, "").bytes(), 24, "expected 1 to 4 dimensions; found 0");
   expect_refused(GgufBytes().tensor("t", {4, 0}, 0, "").bytes(), 24, "a size must be at least 1");
   expect_refused(GgufBytes().tensor("t", {std::uint64_t{1} << 32, std::uint64_t{1} << 32}, 0, "").bytes(), 24,
-                 "too large to be multiplied");
+                 "the product of its sizes overflows");
   expect_refused(GgufBytes().tensor("t", {33}, 8, "").bytes(), 24, "multiples of 32 elements; found 33");
-  expect_refused(GgufBytes().tensor("t", {4}, 4, "").bytes(), 24, "there is no type 4 of elements");
-  expect_refused(GgufBytes().tensor("t", {4}, 0, "").tensor("t", {4}, 0, "").bytes(), 24 + 33, "is there twice");
+  expect_refused(GgufBytes().tensor("t", {4}, 4, "").bytes(), 24, "unknown element type 4");
+  expect_refused(GgufBytes().tensor("t", {4}, 0, "").tensor("t", {4}, 0, "").bytes(), 24 + 33, "occurs twice");
   expect_refused(GgufBytes().tensor_at("t", {4}, 0, 32, std::string(64, '\0')).bytes(), 24,
-                 "must stand at offset 0; found 32");
+                 "must be at offset 0; found 32");
   expect_refused(GgufBytes().tensor(std::string(64, 'n'), {1}, 0, "0000").bytes(), 24, "may have 63 bytes; found 64");
 }
 

@@ -209,7 +209,7 @@ TEST(HuggingFace, AcceptsTheInnerModelAndOldBuffers) {
     EXPECT_EQ(error_of(folder), "no error");
     tensors.push_back({"score.weight", head});
     write_safetensors(folder + "/model.safetensors", tensors);
-    EXPECT_THAT(error_of(folder), HasSubstr("tensor 'score.weight': is no parameter"));
+    EXPECT_THAT(error_of(folder), HasSubstr("tensor 'score.weight': is not a parameter"));
   }
 }
 
@@ -238,7 +238,7 @@ TEST(HuggingFace, RefusesByNameWhatWouldChangeTheNumbers) {
   EXPECT_THAT(with_key("hf_llama", "rope_parameters/rope_type", "yarn"), HasSubstr("'yarn' is not supported"));
   EXPECT_THAT(with_key("hf_llama3", "rope_parameters/beta_fast", 32), HasSubstr("unknown key 'beta_fast'"));
   EXPECT_THAT(with_key("hf_llama3", "rope_parameters/factor", 0), HasSubstr("rope_scaling.factor"));
-  EXPECT_THAT(with_key("hf_llama3", "attention_bias", false), HasSubstr("is no parameter"));
+  EXPECT_THAT(with_key("hf_llama3", "attention_bias", false), HasSubstr("is not a parameter"));
   EXPECT_THAT(with_key("hf_llama3", "eos_token_id", 5), "no error");
 }
 
@@ -252,15 +252,17 @@ TEST(HuggingFace, RefusesShardsThatDoNotFitTheIndex) {
     scratch.file("m/model.safetensors.index.json", changed.dump());
     return error_of(folder);
   };
-  EXPECT_THAT(with("model.norm.weight", "../m/model-00001-of-00003.safetensors"), HasSubstr("plain name"));
-  EXPECT_THAT(with("model.norm.weight", "/etc/passwd"), HasSubstr("plain name"));
+  EXPECT_THAT(with("model.norm.weight", "../m/model-00001-of-00003.safetensors"),
+              HasSubstr("a file name without a path"));
+  EXPECT_THAT(with("model.norm.weight", "/etc/passwd"), HasSubstr("a file name without a path"));
   EXPECT_THAT(with("model.norm.weight", "none.safetensors"), HasSubstr("none.safetensors: cannot be opened"));
   EXPECT_THAT(with("model.norm.weight", 3), HasSubstr("expected a string"));
-  EXPECT_THAT(with("more", "model-00001-of-00003.safetensors"), HasSubstr("'more': is missing; the index names it"));
+  EXPECT_THAT(with("more", "model-00001-of-00003.safetensors"),
+              HasSubstr("'more': is missing, but the index lists it here"));
   json fewer = good;
   fewer["weight_map"].erase("model.norm.weight");
   scratch.file("m/model.safetensors.index.json", fewer.dump());
-  EXPECT_THAT(error_of(folder), HasSubstr("'model.norm.weight': is not in this file by the index"));
+  EXPECT_THAT(error_of(folder), HasSubstr("'model.norm.weight': is in this file, but the index does not list it here"));
 }
 
 TEST(HuggingFace, VerifyReadsEveryNumber) {
@@ -279,7 +281,7 @@ TEST(HuggingFace, VerifyReadsEveryNumber) {
     verify_path(folder);
     FAIL();
   } catch (const FileError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("parameter 'final_norm.bias': element 3 is no finite number"));
+    EXPECT_THAT(error.what(), HasSubstr("parameter 'final_norm.bias': element 3 is not finite"));
   }
 }
 

@@ -59,7 +59,8 @@ TEST(LoraFile, AddsWhatTheHandWorksOut) {
       EXPECT_EQ(w[i * 8 + j], before.data()[i * 8 + j] + change) << i << " " << j;
     }
   Model other(test::tiny_gpt2(), 1);
-  EXPECT_THAT([&] { add_lora(other, drawn); }, ThrowsMessage<std::invalid_argument>(HasSubstr("for this model")));
+  EXPECT_THAT([&] { add_lora(other, drawn); },
+              ThrowsMessage<std::invalid_argument>(HasSubstr("adapters of this model")));
 }
 
 TEST(LoraFile, ReadsBackWhatItWrote) {
@@ -137,7 +138,7 @@ TEST_F(LoraFileRefuses, WhatDoesNotFit) {
   config_.n_layer = 1;
   says("layers.1.self_attn");
   config_ = test::tiny_gpt2();
-  says("is no adapter of a matrix of this model");
+  says("is not an adapter of a matrix of this model");
   config_ = test::tiny_llama();
   Tensor a(Dims{2, 16});  // [rank, in]
   const std::string file = folder_.path("a/adapter_model.safetensors");
@@ -147,9 +148,9 @@ TEST_F(LoraFileRefuses, WhatDoesNotFit) {
   Tensor nan(Dims{16, 2});  // [out, rank]
   nan.data()[3] = std::numeric_limits<float>::quiet_NaN();
   write_safetensors(file, {{name + "A.weight", a.view()}, {name + "B.weight", nan.view()}});
-  says("holds NaN");
+  says("contains NaN");
   write_safetensors(file, {});
-  says("holds no adapters");
+  says("contains no adapters");
 }
 
 }  // namespace

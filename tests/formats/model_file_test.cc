@@ -135,7 +135,7 @@ class SavedModel : public testing::Test {
 };
 
 TEST_F(SavedModel, RefusesOtherConfigurations) {
-  EXPECT_THAT(with_config("qkv_format", 3), HasSubstr("reads versions 1 to 2; found 3"));
+  EXPECT_THAT(with_config("qkv_format", 3), HasSubstr("expected version 1 to 2; found 3"));
   EXPECT_THAT(with_config("model_type", "opt"),
               HasSubstr("expected one of qkv, gpt2, qwen3, qwen2 and llama; found 'opt'"));
   EXPECT_THAT(with_config("model_type", "gpt2"), HasSubstr("has no 'n_embd'"));
@@ -174,7 +174,7 @@ TEST_F(SavedModel, RefusesOtherWeights) {
   EXPECT_EQ(with_weights([](auto&) {}), "no error");
   const std::string first = model_.infos()[0].name;
   EXPECT_THAT(with_weights([](auto& t) { t.erase(t.begin()); }), HasSubstr("'" + first + "': is missing"));
-  EXPECT_THAT(with_weights([](auto& t) { t.push_back({"more", t[0].view}); }), HasSubstr("'more': is no parameter"));
+  EXPECT_THAT(with_weights([](auto& t) { t.push_back({"more", t[0].view}); }), HasSubstr("'more': is not a parameter"));
   const Tensor wide(model_.infos()[0].shape, DType::i32), other({3, 3});
   EXPECT_THAT(with_weights([&](auto& t) { t[0].view = wide; }), HasSubstr("expected"));
   EXPECT_THAT(with_weights([&](auto& t) { t[0].view = other; }), HasSubstr("found [3, 3]"));
@@ -185,7 +185,7 @@ TEST_F(SavedModel, NamesTheFileThatIsMissing) {
     save_model(folder_, model_, Tokenizer::bytes());
     std::filesystem::remove(folder_ + "/" + name);
     const std::string expected = name == std::string("config.json")
-                                     ? ": expected a model directory, with config.json; "
+                                     ? ": expected a model directory with config.json; "
                                        "found a directory without it"
                                      : name + std::string(": cannot be opened: No such file");
     EXPECT_THAT(error_of(folder_), HasSubstr(expected));

@@ -148,7 +148,7 @@ TEST(LoadNpy, RefusesHostileHeaders) {
   EXPECT_THAT(refused(start + "(1, 1, 1, 1, 1, 1, 1, 1, 2)}"), HasSubstr("at most 8 dimensions"));
   EXPECT_THAT(refused(start + "(2)}"), HasSubstr("must have ',' here"));
   EXPECT_THAT(refused(start + "(2.0,)}"), HasSubstr("must have"));
-  EXPECT_THAT(refused(start + "(2,)} x"), HasSubstr("goes on"));
+  EXPECT_THAT(refused(start + "(2,)} x"), HasSubstr("continues after"));
   EXPECT_THAT(refused(start + "(2,), 'shape': (2,)}"), HasSubstr("twice"));
   EXPECT_THAT(refused(start + "(2,), 'more': 1}"), HasSubstr("unknown"));
   EXPECT_THAT(refused("{'descr': '<f4', 'shape': (2,)}"), HasSubstr("must have descr"));
@@ -156,10 +156,10 @@ TEST(LoadNpy, RefusesHostileHeaders) {
   EXPECT_THAT(refused("{'descr': '|O', 'fortran_order': False, 'shape': (2,)}"), HasSubstr("found '|O'"));
   EXPECT_THAT(refused("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}"), HasSubstr("structured"));
   EXPECT_THAT(refused("{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}"), HasSubstr("True or False"));
-  EXPECT_THAT(refused("{'descr: <f4"), HasSubstr("does not end"));
+  EXPECT_THAT(refused("{'descr: <f4"), HasSubstr("is not terminated"));
   EXPECT_THAT(refused(""), HasSubstr("'{'"));
   EXPECT_THAT(error_of(scratch.file("a.npy", "\x93NUMPY\x02\x01" + std::string(90, ' '))), HasSubstr("found 2.1"));
-  EXPECT_THAT(error_of(scratch.file("a.npy", "PK\x03\x04" + std::string(90, ' '))), HasSubstr("is no .npy file"));
+  EXPECT_THAT(error_of(scratch.file("a.npy", "PK\x03\x04" + std::string(90, ' '))), HasSubstr("is not a .npy file"));
   // A header of 4 GiB in a file of 20 bytes.
   EXPECT_THAT(error_of(scratch.file("a.npy", std::string("\x93NUMPY\x02\x00\xff\xff\xff\xff{'descr'", 20))),
               HasSubstr("at byte 8: the header has 4294967295 bytes"));

@@ -109,7 +109,7 @@ TEST(SafetensorsFile, RefusesHeadersThatAreNotTheFormat) {
   EXPECT_THAT(refused("{\"\xFF\":1}"), HasSubstr("not valid JSON"));
   EXPECT_THAT(refused(R"({"\ud800":{}})"), HasSubstr("not valid JSON"));
   EXPECT_THAT(refused("{\"w\":" + std::string(50000, '[')), HasSubstr("must be an object"));
-  EXPECT_THAT(with("\"shape\":" + std::string(50000, '[')), HasSubstr("shape cannot be or hold a list"));
+  EXPECT_THAT(with("\"shape\":" + std::string(50000, '[')), HasSubstr("shape cannot be or contain a list"));
   EXPECT_THAT(refused(R"({"w":1})"), HasSubstr("'w' must be an object"));
   EXPECT_THAT(with(R"("shape":[4],"data_offsets":[0,16])"), HasSubstr("has no dtype"));
   EXPECT_THAT(with(R"("dtype":"F32","data_offsets":[0,16])"), HasSubstr("has no shape"));
@@ -125,12 +125,12 @@ TEST(SafetensorsFile, RefusesHeadersThatAreNotTheFormat) {
   EXPECT_THAT(with(R"("dtype":"F32","shape":[4],"data_offsets":[0,16,16])"), HasSubstr("found more"));
   EXPECT_THAT(with(R"("dtype":"F32","dtype":"I32","shape":[4],"data_offsets":[0,16])"), HasSubstr("twice"));
   EXPECT_THAT(with(R"("dtype":"F32","shape":[4],"data_offsets":[0,16],"x":[])"), HasSubstr("unknown field 'x'"));
-  EXPECT_THAT(refused(R"({"__metadata__":{"a":1}})"), HasSubstr("must hold strings"));
+  EXPECT_THAT(refused(R"({"__metadata__":{"a":1}})"), HasSubstr("must contain strings"));
   EXPECT_THAT(refused(R"({"__metadata__":{"a":"1","a":"2"}})"), HasSubstr("twice"));
   EXPECT_THAT(refused(R"({"__metadata__":[]})"), HasSubstr("must be an object"));
   EXPECT_THAT(refused("{\"w\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},"
                       "\"w\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}"),
-              HasSubstr("'w' is given twice"));
+              HasSubstr("'w' occurs twice"));
 }
 
 TEST(SafetensorsFile, RefusesRangesThatDoNotTileTheData) {
@@ -143,7 +143,7 @@ TEST(SafetensorsFile, RefusesRangesThatDoNotTileTheData) {
   EXPECT_EQ(refused(entry("b", "3", "4,16") + "," + entry("z", "0,7", "4,4") + "," + entry("a", "1", "0,4")),
             "no error");
   EXPECT_THAT(refused(entry("a", "3", "0,12")), HasSubstr("end at byte 12"));
-  EXPECT_THAT(refused(entry("a", "3", "4,16")), HasSubstr("must begin where those before end, at 0"));
+  EXPECT_THAT(refused(entry("a", "3", "4,16")), HasSubstr("must begin at the end of the previous tensor, 0"));
   EXPECT_THAT(refused(entry("a", "1", "0,4") + "," + entry("b", "2", "8,16")), HasSubstr("at 4"));
   EXPECT_THAT(refused(entry("a", "4", "0,16") + "," + entry("b", "4", "0,16")), HasSubstr("at 16"));
   EXPECT_THAT(refused(entry("a", "4", "0,16") + "," + entry("b", "0", "8,8")), HasSubstr("at 16"));

@@ -124,7 +124,7 @@ TEST(CharacterTokenizer, RefusesByName) {
   file = small_file();
   file["model"]["byte_fallback"] = false;
   file["normalizer"] = nullptr;
-  says(file, "must end with ByteLevel, or be Metaspace or null beside byte_fallback");
+  says(file, "must end with ByteLevel, or be Metaspace or null with byte_fallback");
   file = small_file();
   file["normalizer"] = {{"type", "Lowercase"}};
   says(file, "'Lowercase' is not supported here");
@@ -143,7 +143,7 @@ TEST(CharacterTokenizer, RefusesByName) {
   says(file, "always, first or never");
   file = with_metaspace("first", false);
   file["normalizer"] = small_file()["normalizer"];
-  says(file, "beside Metaspace");
+  says(file, "together with Metaspace");
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ TEST(CpuLevel, LimitsEveryChoice) {
       EXPECT_EQ(answer.text, expected(level));
     } else {
       EXPECT_EQ(answer.status, 1);
-      EXPECT_THAT(answer.text, StartsWith("[QKV_CPU] expected a level that this processor has (portable"));
+      EXPECT_THAT(answer.text, StartsWith("[QKV_CPU] expected a level that this processor supports (portable"));
       EXPECT_THAT(answer.text, HasSubstr("; found '" + name + "'"));
     }
   }
@@ -82,7 +82,7 @@ TEST(CpuLevel, UnknownLevelsAreErrors) {
   for (const std::string name : {"fast", "AVX2", "avx", "amx", "portable,avx2"}) {
     const Answer answer = ask("'QKV_CPU=" + name + "'");
     EXPECT_EQ(answer.status, 1);
-    EXPECT_THAT(answer.text, StartsWith("[QKV_CPU] expected a level that this processor has (portable"));
+    EXPECT_THAT(answer.text, StartsWith("[QKV_CPU] expected a level that this processor supports (portable"));
     EXPECT_THAT(answer.text, HasSubstr("; found '" + name + "'"));
   }
 }

@@ -142,23 +142,23 @@ TEST(Config, ImpossibleLayersSayWhatDoesNotFit) {
                 c.positions = Positions::none;
                 c.rope_share = 0.5;
               }),
-              HasSubstr("expected rotary positions; found none"));
+              HasSubstr("require rotary positions; found none"));
   EXPECT_THAT(message([](ModelConfig& c) {
                 c.norm_gain_offset = true;
                 c.norm_gain = false;
               }),
-              HasSubstr("norm_gain_offset expected norm_gain"));
+              HasSubstr("norm_gain_offset requires norm_gain"));
   EXPECT_THAT(message([](ModelConfig& c) {
                 c.residual = Residual::parallel_shared_norm;
                 c.norm_place = NormPlace::both;
               }),
-              HasSubstr("parallel_shared_norm expected norm_place before"));
+              HasSubstr("parallel_shared_norm requires norm_place before"));
   EXPECT_THAT(message([](ModelConfig& c) { c.layers.assign(3, c); }), HasSubstr("each of the 2 layers; found 3"));
   EXPECT_THAT(message([](ModelConfig& c) {
                 c.layers.assign(2, c);
                 c.layers[1].positions = Positions::learned;
               }),
-              HasSubstr("expected a model with learned positions"));
+              HasSubstr("require learned positions in the model"));
   EXPECT_THAT(message([](ModelConfig& c) {
                 c.layers.assign(2, c);
                 c.layers[1].n_kv_head = 3;

@@ -273,7 +273,7 @@ TEST(Checkpoint, RefusesOtherTokensThanTheRunBeganWith) {
   trainer.save(directory.path());
   std::vector<std::int32_t> training(900, 'a'), validation(100, 'b');
   EXPECT_THAT([&] { Trainer::resume(directory.path(), TokenDataset::from_tokens(training, validation, 257)); },
-              ThrowsMessage<std::invalid_argument>(HasSubstr("checksums differ")));
+              ThrowsMessage<std::invalid_argument>(HasSubstr("checksum mismatch")));
 }
 
 TEST(Checkpoint, RefusesTheDataOfAnotherVocabulary) {

@@ -282,7 +282,7 @@ TEST_F(DamagedTokenFile, IsRefusedIfItsHeaderLies) {
     return bytes;
   };
   const auto lie = [&](std::size_t at, std::uint64_t value, std::size_t size) { return sealed(with(at, value, size)); };
-  expect_refused(lie(12, 3, 4), "bytes a token");
+  expect_refused(lie(12, 3, 4), "bytes per token");
   expect_refused(lie(16, 0, 8), "vocabulary");
   expect_refused(lie(16, std::uint64_t{1} << 40, 8), "vocabulary");
   expect_refused(lie(40, ~std::uint64_t{0}, 8), "do not fit");

@@ -176,7 +176,7 @@ TEST(Run, MakesADirectoryAgainThatWasRemoved) {
   };
   observer.on_warning = [&](const std::string& what) { warnings.push_back(what); };
   EXPECT_TRUE(run_training(trainer, {path}, observer));
-  EXPECT_THAT(warnings, ElementsAre(HasSubstr("is made again")));
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr("has been recreated")));
   EXPECT_EQ(weights(trainer), weights(whole));
   EXPECT_THAT(entries(path + "/checkpoints"), ElementsAre("step-000006", "step-000009", "step-000010"));
   EXPECT_THAT(contents(path + "/metrics.jsonl"), HasSubstr("\"step\":10,\"loss\""));
@@ -199,7 +199,7 @@ TEST(Run, TellsThatTheDirectoryWasRemovedDuringASave) {
     };
     observer.on_warning = [&](const std::string& what) { warnings.push_back(what); };
     EXPECT_TRUE(run_training(trainer, {path}, observer));
-    EXPECT_THAT(warnings, testing::Contains(HasSubstr("is made again")).Times(1));
+    EXPECT_THAT(warnings, testing::Contains(HasSubstr("has been recreated")).Times(1));
     EXPECT_EQ(Trainer::resume(path, small_data()).steps_done(), 10);
   }
 }

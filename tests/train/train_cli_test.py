@@ -492,7 +492,7 @@ class BadInput(TrainTest):
         self.assertEqual(self.checkpoints("out"), self.checkpoints("straight"))
         for name in self.checkpoints("out"):
             os.truncate(self.path(f"out/checkpoints/{name}/config.json"), 10)
-        self.fails("out", "--resume", says=["no checkpoint there can be used", "step-000012/config.json"])
+        self.fails("out", "--resume", says=["no usable checkpoint", "step-000012/config.json"])
 
     def test_a_start_that_was_killed_begins_again(self):
         os.makedirs(self.path("out/checkpoints/step-000000.8388607-1.tmp"))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on arrays, element by element, and the activations of the MLP:
+// Elementwise operations on arrays, and the activations of the MLP:
 //
 //   relu      max(u, 0)             relu2   max(u, 0)^2           (So et al., "Primer", 2021)
 //   gelu      u/2 (1 + tanh(sqrt(2/pi) (u + 0.044715 u^3)))       (Hendrycks and Gimpel, 2016, the tanh form)
@@ -33,7 +33,7 @@ RowActivation row_activation(Activation kind) {
   return RowActivation::relu;
 }
 
-// Calls part(size, offset in up and gate, offset in a) for pieces of a layer's [rows, d_ff].
+// Calls part(size, offset in up and gate, offset in a) for pieces of [rows, d_ff].
 template <class Part>
 void for_parts(bool gated, std::int64_t rows, std::int64_t d_ff, const Part& part) {
   if (gated)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary positions (Su et al., "RoFormer", 2021) and attention. Pair (i, i + rotated / 2) of a head is rotated by an
-// angle: the pairing is GPT-NeoX's and LLaMA's in Hugging Face's layout.
+// RoPE (Su et al., "RoFormer", 2021) and attention. Pair (i, i + rotated / 2) of a head is rotated by an angle: the
+// pairing of GPT-NeoX, and of LLaMA in Hugging Face's layout.
 #include <cmath>
 
 #include "device/cpu/cpu_device.h"
@@ -60,7 +60,7 @@ void CpuDevice::sink_gradient(const Sequences& s, std::span<const SumStep> steps
       double sum = 0;
       for (std::int64_t t = 0; t < s.length(b); ++t) {
         const float share = data_of<float>(lse)[b * lse.strides[0] + h * lse.strides[1] + t * lse.strides[2]];
-        if (share == -HUGE_VALF) continue;  // nothing was read
+        if (share == -HUGE_VALF) continue;  // fully masked row
         const std::int64_t at = b * out.strides[0] + h * out.strides[1] + t * out.strides[2];
         const std::int64_t dat = b * dout.strides[0] + h * dout.strides[1] + t * dout.strides[2];
         row_kernels().of<S>().to_f32(d, data_of<S>(out) + at, a.data());
@@ -83,7 +83,7 @@ void CpuDevice::attend(KvCache& cache, const ConstView& q, const ConstView& k, c
   AttentionResults results;
   results.out = out;
   if (out.dtype == DType::f32 || cache.query_dtype() == out.dtype) return cache.attend(q, options, results);
-  // A cache of another type gives results of its own type or in f32; `out` [1, n_head, rows, d_v] is dense by row.
+  // A cache of another type gives results in its own type or f32; `out` [1, n_head, rows, d_v] is dense per row.
   const std::int64_t rows = out.shape[2], width = out.shape[1] * out.shape[3];
   thread_local std::vector<float> wide;
   wide.resize(static_cast<std::size_t>(rows * width));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processor: f32 streams, f32 or bf16 operands, on the kernels, packed weights and threads of this machine.
+// The CPU device: f32 stream type, f32 or bf16 compute dtype, using this machine's kernels, packed weights and threads.
 #pragma once
 
 #include <memory>

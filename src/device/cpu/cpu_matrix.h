@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A matrix of the processor's: packed weights.
+// A matrix on the CPU device: packed weights.
 #pragma once
 
 #include "device/device.h"
@@ -16,7 +16,7 @@ struct CpuMatrix : Matrix {
   std::size_t bytes() const noexcept override { return weights.bytes(); }
 };
 
-// Column j of a matrix kept in blocks, as numbers -> to [in]
+// Column j of a matrix stored in blocks, dequantized -> to [in]
 inline void matrix_column(const Matrix& w, std::int64_t j, float* to) {
   static_cast<const CpuMatrix&>(w).weights.column(j, to);
 }

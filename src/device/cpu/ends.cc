@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ends of a model: token and position embeddings, and the loss -ln softmax(logits)[target] in nats.
+// Input and output of a model: token and position embeddings, and the loss -ln softmax(logits)[target] in nats.
 #include <algorithm>
 
 #include "core/float_types.h"
@@ -11,7 +11,7 @@
 namespace qkv {
 namespace {
 
-// The vector of a token -> to [d]
+// The embedding of a token -> to [d]
 void token_row(const TokenTable& table, std::int32_t token, std::int64_t d, float* to) {
   if (!table.rows) return matrix_column(*table.columns, token, to);
   if (table.rows.dtype == DType::f32)
@@ -44,7 +44,7 @@ void CpuDevice::embed(const Sequences& s, std::span<const std::int32_t> tokens, 
 
 namespace {
 
-// What each step finds in the slots' lists of touched rows, so that the columns' tasks are independent.
+// The rows moved by each step, from the slots' lists of touched rows, so that the columns' tasks are independent.
 // -> [steps]: the rows that a step moves from one slot to another
 template <class TokensOf>
 std::vector<std::vector<std::int32_t>> moved_rows(std::span<const SumStep> steps, const TokensOf& tokens_of,

@@ -71,7 +71,7 @@ void CpuDevice::norm_backward(const Sequences& s, std::span<const SumStep> steps
 
 namespace {
 
-// The groups of one row in f32, and back.
+// Converts the groups of one row to and from f32.
 template <class S>
 const float* widened(std::int64_t size, const S* x, std::vector<float>& buffer) {
   if constexpr (std::is_same_v<S, float>) {

@@ -23,7 +23,7 @@ bool CpuDevice::supports_compute_dtype(DType type) const noexcept { return type 
 
 bool CpuDevice::fast_compute_dtype(DType type) const { return type != DType::bf16 || has_fast_bf16_products(); }
 
-// The threads stay together if all products of the pass run on kernels of our own.
+// Uses a team (core/team.h) if all products of the pass run on our own kernels.
 void CpuDevice::run(std::int64_t rows, std::span<const Matrix* const> matrices, const std::function<void()>& pass) {
   const auto few = [=](const Matrix* w) { return of(*w).has_small_batch(rows); };
   if (!std::all_of(matrices.begin(), matrices.end(), few)) return pass();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the operations of this folder cut their work, and read the types of views.
+// How the CPU operations divide their work and access views by type.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 
 namespace qkv {
 
-// Elements that one task handles.
+// Elements per task.
 inline constexpr std::int64_t kElementsPerTask = 16384;
 
 inline std::int64_t rows_per_task(std::int64_t row_size) noexcept {
   return std::max<std::int64_t>(1, kElementsPerTask / std::max<std::int64_t>(1, row_size));
 }
 
-// Calls f(S{}) with the element type of an operand, float or bf16.
+// Calls f(S{}) with the element type of a view, float or bf16.
 template <class F>
 decltype(auto) with_operand(DType type, const F& f) {
   return type == DType::bf16 ? f(bf16{}) : f(float{});
@@ -42,13 +42,13 @@ inline std::int64_t size_of(const ConstView& x) noexcept {
 }
 
 // A gradient [size] that is a sum over rows: leaf_of(sequence, first, count, leaf) adds elements first ... first +
-// count of that sequence's leaf to leaf [count], which is zeros.
+// count of that sequence's leaf to leaf [count], which is initially 0.
 template <class T, class Leaf>
 void add_leaves(std::span<const SumStep> steps, const SlotPointers& slots, std::int64_t size, const Leaf& leaf_of) {
   constexpr std::int64_t kColumns = 64;
   parallel_ranges(size, kColumns, [&](std::int64_t first, std::int64_t last) {
     const std::int64_t count = last - first;
-    T own[kSumSlots][kColumns];  // of slots without memory
+    T own[kSumSlots][kColumns];  // for slots without memory
     const auto slot = [&](int i) {
       T* given = static_cast<T*>(slots[static_cast<std::size_t>(i)]);
       return given ? given + first : own[i];  // [count]

@@ -14,17 +14,16 @@
 namespace qkv {
 namespace {
 
-// Rows that begin a multiple of this many bytes apart fall into the same few sets of a core's caches, which costs
-// products of their columns a tenth of their speed. A task first copies its columns of such an operand, into rows
-// with another stride.
+// Rows whose stride is a multiple of this many bytes map to the same few cache sets, which slows products over their
+// columns by a tenth. A task first copies its columns of such inputs into rows with another stride.
 constexpr std::int64_t kCollision = 4096;
-constexpr std::int64_t kCopiedColumns = 192, kCopiedRows = 1024;  // at most; longer operands in parts
+constexpr std::int64_t kCopiedColumns = 192, kCopiedRows = 1024;  // upper limits; longer inputs are copied in parts
 constexpr std::int64_t kCopiedStride = kCopiedColumns + 16;
-constexpr std::int64_t kPieceRows = 384, kPieceColumns = 768;  // at most, where nothing is copied
+constexpr std::int64_t kPieceRows = 384, kPieceColumns = 768;  // upper limits without a copy
 
 enum class CopiedOperand { none, x, dy };
 
-// Row-major operands with their row strides.
+// Row-major inputs with their row strides.
 template <class S>
 struct Operands {
   const S* x;
@@ -53,14 +52,14 @@ CopiedOperand copied_operand(const Operands<S>& g) {
   return x ? CopiedOperand::x : dy ? CopiedOperand::dy : CopiedOperand::none;
 }
 
-// A piece of a matrix that one task sums from the first leaf to the last. Sizes depend only on the matrix.
+// A piece of a matrix that one task sums over all leaves in order. Sizes depend only on the matrix.
 struct Piece {
   std::size_t matrix;
   std::int64_t row, rows, column, columns;
   CopiedOperand copied;
 };
 
-// Equal pieces, as far as multiples of 64 allow.
+// Divides into equal pieces, up to rounding to multiples of 64.
 std::int64_t piece_size(std::int64_t size, std::int64_t most) {
   const std::int64_t pieces = (size + most - 1) / most;
   return std::min(most, ((size + pieces - 1) / pieces + 63) / 64 * 64);
@@ -76,10 +75,10 @@ void cut_into_pieces(std::size_t matrix, std::int64_t in, std::int64_t out, Copi
       pieces.push_back({matrix, i, std::min(rows, in - i), j, std::min(columns, out - j), copied});
 }
 
-// from [rows, columns] with row stride ld -> `to`, with row stride kCopiedStride
+// Copies [rows, columns] with row stride ld to `to`, with row stride kCopiedStride
 template <class S>
 void copy_apart(std::int64_t rows, std::int64_t columns, const S* from, std::int64_t ld, S* to) {
-  constexpr std::int64_t kAhead = 8, kLine = 64 / sizeof(S);  // rows that are prefetched; elements of a line
+  constexpr std::int64_t kAhead = 8, kLine = 64 / sizeof(S);  // rows to prefetch ahead; elements per line
   for (std::int64_t i = 0; i < rows; ++i) {
     if (i + kAhead < rows)
       for (std::int64_t j = 0; j < columns; j += kLine) __builtin_prefetch(from + (i + kAhead) * ld + j);
@@ -87,7 +86,7 @@ void copy_apart(std::int64_t rows, std::int64_t columns, const S* from, std::int
   }
 }
 
-// to (+)= x^T dy for a piece of one sequence's leaf; x, dy: the first of its `length` rows
+// to (+)= x^T dy for a piece of one sequence's leaf; x, dy point to the first of its `length` rows
 template <class S>
 void add_piece(std::int64_t length, const Operands<S>& g, const Piece& piece, const S* x, const S* dy, bool add,
                float* to, std::int64_t stride) {
@@ -148,7 +147,7 @@ void CpuDevice::weight_gradients(const Sequences& s, std::span<const SumStep> st
       const Operands<S>& g = operands.emplace_back(gradient);
       if (g.dw[0]) cut_into_pieces(operands.size() - 1, g.in, g.out, copied_operand(g), pieces);
     }
-    // Large ones first, so that no thread is left with one at the end.
+    // Largest first, so that no thread ends with a large piece.
     std::stable_sort(pieces.begin(), pieces.end(),
                      [](const Piece& a, const Piece& b) { return a.rows * a.columns > b.rows * b.columns; });
     parallel_for(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops that the operations of this folder are made of.
+// Loops shared by the reference operations.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline const double* row(const ConstView& x, std::int64_t i) {
   return static_cast<const double*>(x.data) + i * x.strides[0];
 }
 inline double* row(const View& x, std::int64_t i) { return static_cast<double*>(x.data) + i * x.strides[0]; }
-// Element i of a dense vector, or `otherwise` where there is none.
+// Element i of a dense vector, or `otherwise` if it is empty.
 inline double at(const ConstView& x, std::int64_t i, double otherwise) {
   return x ? static_cast<const double*>(x.data)[i] : otherwise;
 }
@@ -32,7 +32,7 @@ template <class Add>
 void sum_rows(const Sequences& s, std::span<const SumStep> steps, const SlotPointers& slots, std::int64_t size,
               const Add& add) {
   if (!slots[0]) return;
-  std::vector<std::vector<double>> own(kSumSlots);  // slots past 0 that have no memory
+  std::vector<std::vector<double>> own(kSumSlots);  // for slots past 0 without memory
   const auto slot = [&](int i) -> double* {
     if (void* given = slots[static_cast<std::size_t>(i)]) return static_cast<double*>(given);
     std::vector<double>& memory = own[static_cast<std::size_t>(i)];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products, attention, the ends of the model and arrays; norms and the MLP are in reference_rows.cc.
+// Products, attention, embedding and loss, and arrays; norms and the MLP are in reference_rows.cc.
 #include "device/reference/reference_device.h"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ void ReferenceDevice::prepare_transposed(Matrix& w, const ConstView& transposed,
 }
 
 void ReferenceDevice::prepare_blocks(Matrix&, std::span<const BlockColumns>) const {
-  throw std::invalid_argument("[reference] expected weights in f64; found weights in blocks");
+  throw std::invalid_argument("[reference] expected weights in f64; found block-quantized weights");
 }
 
 void ReferenceDevice::product(const ConstView& x, const Matrix& w, const ConstView& bias, const View& y) {
@@ -151,7 +151,7 @@ void ReferenceDevice::sink_gradient(const Sequences& s, std::span<const SumStep>
     const std::int64_t b = i / s.ctx, t = i % s.ctx;
     for (std::int64_t h = 0; h < n_head; ++h) {
       const double denominator = *element(lse, b, h, t);
-      if (denominator == -std::numeric_limits<double>::infinity()) continue;  // nothing was read
+      if (denominator == -std::numeric_limits<double>::infinity()) continue;  // fully masked row
       double dot = 0;
       for (std::int64_t j = 0; j < d; ++j) dot += element(out, b, h, t)[j] * element(dout, b, h, t)[j];
       leaf[h] -= std::exp(at(sinks, h, 0) - denominator) * dot;
@@ -167,7 +167,7 @@ void ReferenceDevice::attend(KvCache& cache, const ConstView& q, const ConstView
   cache.attend(q, options, results);
 }
 
-// --- Ends of the model.
+// --- Embedding and loss.
 
 void ReferenceDevice::embed(const Sequences& s, std::span<const std::int32_t> tokens, std::int64_t first_position,
                             const TokenTable& table, double scale, const ConstView& positions, const View& x) {
@@ -187,7 +187,7 @@ void ReferenceDevice::embed_backward(const Sequences& s, std::span<const SumStep
                                      std::span<std::vector<std::int32_t>* const> touched, const Dims& positions,
                                      const SlotPointers& dpositions) {
   const std::int64_t d = dx.shape[1];
-  // Leaves are whole tables here; a slot past 0 is 0 again as soon as it is free, as callers expect.
+  // Leaves are whole tables here; a slot past 0 is cleared as soon as it is free, as callers expect.
   std::vector<std::int32_t> all(static_cast<std::size_t>(table[0]));
   std::iota(all.begin(), all.end(), 0);
   for (const SumStep& step : steps) {

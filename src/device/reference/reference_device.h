@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operation in f64, written out as the equations are: the oracle that other devices are tested against.
+// Every operation in f64, written directly from the equations: the reference that other devices are tested against.
 #pragma once
 
 #include <memory>

@@ -30,7 +30,7 @@ void normalize(const NormParameters& n, std::int64_t d, const Statistics& s, con
   for (std::int64_t j = 0; j < d; ++j) y[j] = (x[j] - s.mean) * s.inverse * at(n.gain, j, 1) + at(n.bias, j, 0);
 }
 
-// The gradient of x from that of y -> to; may be dy
+// The gradient of x from that of y -> to, which may alias dy
 void slope_of_input(const NormParameters& n, std::int64_t d, const Statistics& s, const double* x, const double* dy,
                     bool add, double* to) {
   const auto size = static_cast<double>(d);
@@ -109,7 +109,7 @@ constexpr double kGeluCubic = 0.044715;
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 double function_of(Activation kind, double u) {
-  const double r = u < 0 ? 0 : u;  // NaN stays NaN: it is not below 0
+  const double r = u < 0 ? 0 : u;  // NaN propagates, as it is not below 0
   switch (kind) {
     case Activation::relu:
       return r;

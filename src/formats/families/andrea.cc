@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ANDREA: RMSNorm without gain after the embeddings and before each sub-layer, learned positions, ReLU. Its checkpoints
-// are of its own format (formats/andrea.cc); here are their names, layouts and configurations.
+// have their own format (formats/andrea.cc); this file has their names, layouts and configurations.
 #include "formats/families/andrea.h"
 
 #include <filesystem>
@@ -22,7 +22,7 @@ constexpr std::size_t kLargestJson = std::size_t{1} << 26;
 
 using R = ParameterRole;
 
-// In `order`, where the file has another name than qkv.
+// Names in `order` that differ from qkv's.
 constexpr RoleName kNames[] = {{R::token_embedding, "wte"}, {R::position_embedding, "wpe"},
                                {R::head, "lm_head"},        {R::w_up, "fc1"},
                                {R::w_down, "fc2"},          {R::w_gate, "gate"}};
@@ -41,7 +41,7 @@ std::vector<std::string> split(const std::string& list) {
 }  // namespace
 
 std::vector<AndreaPlace> andrea_places(const AndreaLayout& layout, const std::vector<ParameterInfo>& infos) {
-  std::map<std::pair<std::int64_t, std::string>, std::size_t> known;  // by layer and either name
+  std::map<std::pair<std::int64_t, std::string>, std::size_t> known;  // by layer and by either name
   for (std::size_t i = 0; i < infos.size(); ++i) {
     known.emplace(std::pair(infos[i].layer, name_in_layer(infos[i])), i);
     for (const RoleName& name : kNames)
@@ -55,7 +55,7 @@ std::vector<AndreaPlace> andrea_places(const AndreaLayout& layout, const std::ve
     if (found == known.end() || !used.insert(found->second).second)
       throw std::invalid_argument(
           "[andrea] order expected each parameter of the configuration once; found " + in_quotes(name) +
-          (found == known.end() ? ", which the model has neither by itself nor in its layers" : " twice"));
+          (found == known.end() ? ", which is not a parameter of the model or its layers" : " twice"));
     const ParameterInfo& info = infos[found->second];
     const ParameterKind kind = kind_of(info.role);
     const bool product = kind == ParameterKind::matrix || kind == ParameterKind::head;
@@ -69,7 +69,7 @@ std::vector<AndreaPlace> andrea_places(const AndreaLayout& layout, const std::ve
       add(-1, names[i++]);
       continue;
     }
-    std::size_t end = i;  // names of a layer that stand together
+    std::size_t end = i;  // a run of adjacent layer names
     while (end < names.size() && !of_model(names[end])) ++end;
     for (std::int64_t layer = 0; layer < layout.config.n_layer; ++layer)
       for (std::size_t k = i; k < end; ++k) add(layer, names[k]);
@@ -108,7 +108,7 @@ std::vector<std::string> read_harris_segments(const std::string& path) {
   std::set<std::string_view> seen;
   for (const JsonPlace& place : JsonPlace(path, *list, where).list()) {
     if (place.string().empty()) place.fail("an empty segment");
-    if (!seen.insert(place.string()).second) place.fail(in_quotes(place.string()) + " is there twice");
+    if (!seen.insert(place.string()).second) place.fail(in_quotes(place.string()) + " occurs twice");
     segments.push_back(place.string());
   }
   return segments;
@@ -118,7 +118,7 @@ AndreaLayout read_andrea_json(const std::string& path) {
   const nlohmann::json json = load_json(path, kLargestJson);
   const JsonPlace file(path, json);
   file.only({"qkv_andrea", "order", "matrices", "tokens", "config"});
-  if (file.at("qkv_andrea").integer(0, 1 << 30) != 1) file.at("qkv_andrea").fail("this program reads version 1");
+  if (file.at("qkv_andrea").integer(0, 1 << 30) != 1) file.at("qkv_andrea").fail("expected version 1");
   const auto choice = [&](const char* key, const char* yes, const char* no) {
     const std::string& word = file.at(key).string();
     if (word != yes && word != no) file.at(key).fail(std::string("expected ") + yes + " or " + no);
@@ -163,21 +163,22 @@ AndreaLayout choose_andrea_layout(const std::string& path, const std::optional<A
       counts += (counts.empty() ? "" : ", ") + std::string(name) + " " + std::to_string(count);
     }
     throw FileError(path, 4,
-                    "holds " + std::to_string(n_params) + " parameters; with " + std::to_string(segments) +
-                        " segments the presets have " + counts + ": say which configuration it is");
+                    "contains " + std::to_string(n_params) + " parameters; with " + std::to_string(segments) +
+                        " segments the presets have " + counts + "; specify the configuration");
   }
   if (layout->config.vocab_size == 0) layout->config.vocab_size = vocab_size;
   try {
     layout->config = layout->config.resolved();
-    // Before the names of so many layers are made: a configuration of a few bytes may ask for any number.
+    // Checked before allocating layer names: a few bytes of configuration can request any number of layers.
     if (layout->config.n_layer > n_params)
       throw FileError(path, 4,
-                      "holds " + std::to_string(n_params) + " parameters, too few for the " +
+                      "contains " + std::to_string(n_params) + " parameters, too few for the " +
                           std::to_string(layout->config.n_layer) + " layers of the configuration");
     const std::int64_t count = parameter_count(layout->config);
     if (count != n_params)
       throw FileError(
-          path, 4, "holds " + std::to_string(n_params) + " parameters; the configuration has " + std::to_string(count));
+          path, 4,
+          "contains " + std::to_string(n_params) + " parameters; the configuration has " + std::to_string(count));
     andrea_places(*layout, parameter_infos(layout->config));
   } catch (const std::invalid_argument& error) {
     throw FileError(path, error.what());

@@ -35,7 +35,7 @@ std::string joined(const std::vector<std::string>& list) {
   return text;
 }
 
-// Of the members that a model inherits, those that are not only about its layers.
+// The inherited members that also apply outside the layers.
 LayerConfig outer_members(const LayerConfig& c) {
   LayerConfig outer;
   outer.norm = c.norm;
@@ -47,7 +47,7 @@ LayerConfig outer_members(const LayerConfig& c) {
   return outer;
 }
 
-// Without what changes nothing.
+// Resets members that have no effect.
 LayerConfig effective(LayerConfig c) {
   if (c.positions != Positions::rotary) c.rope_theta = LayerConfig{}.rope_theta;
   if (c.rope_scaling.low_freq_factor == 0) c.rope_scaling.original_ctx_len = 0;
@@ -59,7 +59,7 @@ std::string shortened(const nlohmann::ordered_json& value) {
   return text.size() <= 40 ? text : text.substr(0, 37) + "...";
 }
 
-// Members that differ, each once, as "rope_scaling.factor 4.0 instead of 1.0".
+// Differing members, each once, as "rope_scaling.factor 4.0 instead of 1.0".
 void add_misfits(const nlohmann::ordered_json& wanted, const nlohmann::ordered_json& found, const std::string& prefix,
                  const std::string& where, std::set<std::string>& known, std::vector<std::string>& list) {
   for (const auto& [key, value] : wanted.items()) {
@@ -81,7 +81,7 @@ std::vector<std::string> misfits(const ModelConfig& wanted, const ModelConfig& f
   add(members_json(wanted), members_json(found), "");
   if (wanted.n_layer != found.n_layer) return list;
   const bool differ = !wanted.layers.empty() || !found.layers.empty();
-  if (differ) {  // the inherited members then describe the norms around the layers and the position table
+  if (differ) {  // the inherited members then describe the norms outside the layers and the position table
     add(members_json(outer_members(wanted)), members_json(outer_members(found)), "");
   }
   for (std::int64_t i = 0; i < (differ ? wanted.n_layer : 1); ++i)
@@ -94,7 +94,7 @@ std::vector<std::string> misfits(const ModelConfig& wanted, const ModelConfig& f
 
 std::string_view tensor_name(const Family& family, FileFormat format, R role) noexcept {
   const bool hf = format == FileFormat::hugging_face;
-  for (const std::span<const RoleName> names : {hf ? family.hf_names : family.gguf_names,  // the family's own first
+  for (const std::span<const RoleName> names : {hf ? family.hf_names : family.gguf_names,  // own names first
                                                 hf ? llama_hf_names : llama_gguf_names})
     for (const RoleName& name : names)
       if (name.role == role) return name.name;
@@ -124,7 +124,7 @@ std::string known_families(FileFormat format) {
 const Family& fitting_family(FileFormat format, const ModelConfig& config,
                              const std::function<ModelConfig(const Family&)>& read_back) {
   std::size_t fewest = std::numeric_limits<std::size_t>::max();
-  std::string nearest;  // the families that differ in the fewest members, and in which
+  std::string nearest;  // the families that differ in the fewest members, with these members
   for (const Family* family : families()) {
     if (type_in(*family, format).empty()) continue;
     std::vector<std::string> list;
@@ -132,7 +132,7 @@ const Family& fitting_family(FileFormat format, const ModelConfig& config,
     try {
       list = misfits(config, read_back(*family));
       count = list.size();
-    } catch (const std::exception& error) {  // what would be written is no configuration
+    } catch (const std::exception& error) {  // the read-back configuration is invalid
       list = {error.what()};
     }
     if (list.empty()) return *family;
@@ -151,7 +151,7 @@ std::vector<TensorPlace> tensor_places(const Family& family, FileFormat format, 
                                        const std::function<bool(std::int64_t layer)>& joined_qkv) {
   const bool gguf = format == FileFormat::gguf;
   std::vector<TensorPlace> places;
-  std::map<std::string, std::int64_t> filled;  // how much of each tensor's axis
+  std::map<std::string, std::int64_t> filled;  // filled length of each tensor's axis
   for (const ParameterInfo& info : infos) {
     const ParameterKind kind = kind_of(info.role);
     const bool is_qk = is_any_of(info.role, {R::wq, R::bq, R::wk, R::bk});
@@ -190,7 +190,7 @@ std::vector<double> rotary_divisors(const LayerConfig& layer) {
 
 std::string name_in_layer(const ParameterInfo& info) {
   if (info.layer < 0) return info.name;
-  return info.name.substr(info.name.find('.', info.name.find('.') + 1) + 1);  // after "layers.3."
+  return info.name.substr(info.name.find('.', info.name.find('.') + 1) + 1);  // strips "layers.3."
 }
 
 }  // namespace qkv

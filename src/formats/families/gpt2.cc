@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2: LayerNorm, learned positions, biases everywhere. transformers stores its matrices [in, out], Q, K and V as
-// one.
+// GPT-2: LayerNorm, learned positions, biases everywhere. transformers stores the matrices [in, out], with Q, K and V
+// in one tensor.
 #include "formats/families/llama_like.h"
 
 namespace qkv {
@@ -29,7 +29,7 @@ constexpr RoleName kHfNames[] = {{R::token_embedding, "transformer.wte.weight"},
                                  {R::final_norm_gain, "transformer.ln_f.weight"},
                                  {R::final_norm_bias, "transformer.ln_f.bias"}};
 
-constexpr std::string_view kIgnored[] = {".attn.bias", ".attn.masked_bias"};  // masks, of old versions
+constexpr std::string_view kIgnored[] = {".attn.bias", ".attn.masked_bias"};  // masks in old files
 
 ModelConfig base() {
   ModelConfig c;
@@ -65,7 +65,7 @@ void hf(HfKeys& file, ModelConfig& c) {
 void gguf(GgufKeys& file, ModelConfig& c) {
   gguf_sizes(file, c);
   file.positive("attention.layer_norm_epsilon", c.norm_eps);
-  if (file.reads()) gguf_head_sizes(file, c);  // llama.cpp expects heads that together are d_model wide
+  if (file.reads()) gguf_head_sizes(file, c);  // llama.cpp requires n_head * head_dim == d_model
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LLaMA, and what has its layers: TinyLlama, SmolLM2, Yi, Mistral's models without windows.
+// LLaMA and models with its layers: TinyLlama, SmolLM2, Yi, Mistral models without windows.
 #include "formats/families/llama_like.h"
 
 namespace qkv {
@@ -27,7 +27,7 @@ constexpr RoleName kHfNames[] = {{R::token_embedding, "model.embed_tokens.weight
                                  {R::final_norm_gain, "model.norm.weight"},
                                  {R::head, "lm_head.weight"}};
 
-// Of all architectures, but where a family says otherwise.
+// Defaults for all architectures.
 constexpr RoleName kGgufNames[] = {{R::token_embedding, "token_embd.weight"},
                                    {R::position_embedding, "position_embd.weight"},
                                    {R::attention_norm_gain, "blk.{layer}.attn_norm.weight"},
@@ -52,7 +52,7 @@ constexpr RoleName kGgufNames[] = {{R::token_embedding, "token_embd.weight"},
                                    {R::final_norm_bias, "output_norm.bias"},
                                    {R::head, "output.weight"}};
 
-constexpr std::string_view kIgnored[] = {".rotary_emb.inv_freq"};  // of old versions
+constexpr std::string_view kIgnored[] = {".rotary_emb.inv_freq"};  // in old files
 
 void hf(HfKeys& file, ModelConfig& c) {
   hf_llama_like_sizes(file, c, 0, 2048);

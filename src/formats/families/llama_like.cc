@@ -47,7 +47,7 @@ void write_rope(nlohmann::ordered_json& file, const ModelConfig& c) {
     file["rope_scaling"] = {{"rope_type", "linear"}, {"factor", s.factor}};
 }
 
-// Whether each layer has the window.
+// Whether each layer has a sliding window.
 std::vector<bool> read_windowed_layers(const JsonPlace& file, std::int64_t n_layer) {
   std::vector<bool> windowed;
   if (!file.has("layer_types")) {
@@ -68,7 +68,7 @@ std::vector<bool> read_windowed_layers(const JsonPlace& file, std::int64_t n_lay
 }
 
 void read_windows(const JsonPlace& file, ModelConfig& c) {
-  const ModelConfig checked = c.resolved();  // before there is a layer for each of so many
+  const ModelConfig checked = c.resolved();  // checks n_layer before allocating layers
   const bool used = file.boolean_or("use_sliding_window", false) &&
                     (!file.value().contains("sliding_window") || file.has("sliding_window"));
   const std::int64_t window = used ? file.integer_or("sliding_window", 4096, 1, kMost) : 0;
@@ -102,7 +102,7 @@ void write_windows(nlohmann::ordered_json& file, const ModelConfig& c) {
   file["layer_types"] = std::move(types);
 }
 
-// Linear scaling by keys, anything else as factors in a tensor.
+// Linear scaling is stored as keys, any other scaling as a tensor of factors.
 void read_gguf_scaling(GgufKeys& keys, ModelConfig& c, RopeFactors factors) {
   const Gguf& file = keys.file();
   const std::string type = keys.full("rope.scaling.type");
@@ -113,8 +113,8 @@ void read_gguf_scaling(GgufKeys& keys, ModelConfig& c, RopeFactors factors) {
   if (kind == "linear" || !file.has(type))
     c.rope_scaling.factor = factor;
   else if (kind != "none")
-    file.fail_key(type, "none and linear are known; found " + in_quotes(kind));
-  keys.ignore("rope.scaling.original_context_length");  // about the training
+    file.fail_key(type, "expected none or linear; found " + in_quotes(kind));
+  keys.ignore("rope.scaling.original_context_length");  // only informative
   keys.ignore("rope.scaling.finetuned");
   const GgufTensor* tensor = factors == RopeFactors::tensor ? file.find_tensor(kFactors) : nullptr;
   if (!tensor) return;
@@ -192,7 +192,7 @@ void gguf_sizes(GgufKeys& file, ModelConfig& c) {
 void gguf_head_sizes(GgufKeys& file, ModelConfig& c) {
   file.size("attention.key_length", c.head_dim, 0);
   file.size("attention.value_length", c.v_head_dim, c.head_dim);
-  if (file.reads()) c = c.resolved();  // the other keys are about these sizes
+  if (file.reads()) c = c.resolved();  // resolves the sizes that the keys below are checked against
 }
 
 void gguf_llama_like(GgufKeys& file, ModelConfig& c, RopeFactors factors) {

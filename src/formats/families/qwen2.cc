@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Qwen2, Qwen2.5 and distilled models of their kind: LLaMA with biases of Q, K and V, and windows in some layers.
+// Qwen2, Qwen2.5 and models distilled into them: LLaMA with biases of Q, K and V, and windows in some layers.
 #include "formats/families/llama_like.h"
 
 namespace qkv {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Qwen3: LLaMA with RMSNorm of each head's queries and keys, a head_dim of its own, and windows in some layers.
+// Qwen3: LLaMA with QK-norm per head, an independent head_dim, and windows in some layers.
 #include "formats/families/llama_like.h"
 
 namespace qkv {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The families, one line each.
+// The list of families.
 #include "formats/families/family.h"
 
 namespace qkv {
@@ -10,7 +10,7 @@ extern const Family qwen2_family;
 extern const Family llama_family;
 
 std::span<const Family* const> families() {
-  // The more special before the more general: a model that both can express is written as the first.
+  // More specific families first: a model that several can represent is written as the first.
   static constexpr const Family* kFamilies[] = {&gpt2_family, &qwen3_family, &qwen2_family, &llama_family};
   return kFamilies;
 }
