@@ -43,7 +43,7 @@ TEST(Choice, ForcedSetIsUsedOrAnError) {
       EXPECT_EQ(answer.text, name);
     } else {
       EXPECT_EQ(answer.status, 1) << answer.text;
-      EXPECT_THAT(answer.text, HasSubstr("[kernels] QKV_KERNELS must be one of"));
+      EXPECT_THAT(answer.text, HasSubstr("[kernels] QKV_KERNELS must be one that this processor supports"));
       EXPECT_THAT(answer.text, HasSubstr("found '" + name + "'"));
     }
   }
