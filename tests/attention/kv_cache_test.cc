@@ -282,7 +282,7 @@ TEST(KvCache, GrowsAsItFills) {
        std::vector<std::vector<std::int64_t>>{{900}, {256, 1, 643}, {1, 255, 300, 2, 342}}) {
     KvCache cache(2, 2, 24, 16, 900);
     expect_same_as_whole(s, cache, chunks);
-    EXPECT_THAT(error_of([&] { cache.append(tokens(s.k, 0, 1), tokens(s.v, 0, 1)); }), HasSubstr("900 held"));
+    EXPECT_THAT(error_of([&] { cache.append(tokens(s.k, 0, 1), tokens(s.v, 0, 1)); }), HasSubstr("900 cached"));
     EXPECT_EQ(cache.size(), 900);
   }
 }

@@ -276,7 +276,7 @@ TEST(RunDirectory, IsHeldByOneProcessAtATime) {
   observer.on_step = [&](const StepReport& report) {
     if (report.step != 5) return;
     EXPECT_THAT([&] { run_training(other, {directory.path()}, {}); },
-                ThrowsMessage<FileError>(HasSubstr("another process")));
+                ThrowsMessage<FileError>(HasSubstr("another training process")));
   };
   EXPECT_TRUE(run_training(trainer, {directory.path()}, observer));
 }
