@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in ten lines: 8 query heads read 2 key heads, causal, forward and backward.
+// Attention in ten lines: 8 query heads share 2 key heads, causal, forward and backward.
 #include <cstdio>
 
 #include "qkv/attention.h"
 
 namespace {
 
-// Something to look at: values between -1 and 1.
+// Sample values between -1 and 1.
 qkv::Tensor numbers(const qkv::Dims& shape) {
   qkv::Tensor tensor(shape);
   for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.data()[i] = static_cast<float>(i * 37 % 201 - 100) / 100;
@@ -30,7 +30,7 @@ int main() {
   // [README]
   // clang-format on
 
-  // The first query may read the first key alone, so its result is the first value.
+  // The first query only sees the first key, so its result is the first value.
   const bool right = out.data()[0] == v.data()[0] && out.data()[63] == v.data()[63];
   std::printf("out[0, 0, 0, :2] = %g %g, as v[0, 0, 0, :2] = %g %g\n", out.data()[0], out.data()[1], v.data()[0],
               v.data()[1]);

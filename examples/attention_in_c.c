@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention from C: 4 query heads read 2 key heads, causal, forward and backward; and what an error looks like. */
+/* Attention from C: 4 query heads share 2 key heads, causal, forward and backward; and an error message. */
 #include <math.h>
 #include <stdio.h>
 
@@ -39,11 +39,11 @@ int main(void) {
     fprintf(stderr, "%s\n", qkv_last_error());
     return 1;
   }
-  /* The first query may read the first key alone: its result is the first value, and nothing there depends on q. */
+  /* The first query only sees the first key: its result is the first value, which does not depend on q. */
   printf("out[0] = %g %g %g, v[0] = %g %g %g, dq[0] = %g\n", out[0], out[1], out[2], v[0], v[1], v[2], dq[0]);
   const int right = out[0] == v[0] && out[1] == v[1] && out[2] == v[2] && fabsf(dq[0]) < 1e-6f && dq[kDim] != 0;
 
-  options.alignment = QKV_ALIGN_NONE; /* causal, but where do the queries stand? */
+  options.alignment = QKV_ALIGN_NONE; /* an error: causal without the queries' position */
   const qkv_status status = qkv_attention(&q_array, &k_array, &v_array, &options, &out_array, NULL, NULL);
   printf("%s: %s\n", qkv_status_name(status), qkv_last_error());
   return right && status == QKV_INVALID_ARGUMENT ? 0 : 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mask of one's own: texts packed one after another into one sequence, none of which may read another.
+// A custom mask: several texts packed into one sequence, each of which only attends to itself.
 #include <cstdio>
 #include <memory>
 #include <vector>
@@ -18,13 +18,13 @@ qkv::Tensor numbers(const qkv::Dims& shape, std::int64_t step) {
 
 int main() {
   constexpr std::int64_t kLen = 12, kHeads = 2, kDim = 8;
-  const std::vector<int> text_of = {0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2};  // [kLen], which text a token belongs to
+  const std::vector<int> text_of = {0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2};  // [kLen], the text that each token belongs to
   const qkv::Tensor q = numbers({1, kHeads, kLen, kDim}, 37);             // [batch, n_head, q_len, d_k]
   const qkv::Tensor k = numbers({1, kHeads, kLen, kDim}, 41);             // [batch, n_head, kv_len, d_k]
   const qkv::Tensor v = numbers({1, kHeads, kLen, kDim}, 43);             // [batch, n_head, kv_len, d_v]
 
   // [quote]
-  auto allowed = std::make_unique<bool[]>(kLen * kLen);  // [q_len, kv_len]: true where query i may read key j
+  auto allowed = std::make_unique<bool[]>(kLen * kLen);  // [q_len, kv_len]: true if query i may attend to key j
   for (std::size_t i = 0; i < kLen; ++i)
     for (std::size_t j = 0; j < kLen; ++j) allowed[i * kLen + j] = text_of[i] == text_of[j];
   qkv::AttentionOptions options{.causal = true, .alignment = qkv::Alignment::top_left};
@@ -33,7 +33,7 @@ int main() {
   qkv::attention(q, k, v, options, {.out = out, .probs = probs});
   // [quote]
 
-  // What text 1 reads of the others is exactly 0, and its first token reads itself alone.
+  // Text 1's weights on the other texts are exactly 0, and its first token only attends to itself.
   bool right = true;
   for (std::int64_t i = 5; i < 8; ++i) {
     std::printf("query %2ld:", static_cast<long>(i));

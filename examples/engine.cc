@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that come and go while others generate, on a model of random weights: each has the tokens it has alone, and
-// a prompt that begins like another is not evaluated twice.
+// Requests added and cancelled while others generate, on a model with random weights. Each request's tokens are the
+// same as in a separate run, and a shared prompt prefix is evaluated only once.
 #include <cstdio>
 #include <map>
 #include <string>
@@ -25,24 +25,24 @@ int main() {
   // [quote]
   qkv::Engine engine(model, {.slots = 2, .queue = 8, .chunk = 32, .prefix_bytes = 16 << 20}, &tokenizer);
   std::map<std::int64_t, qkv::GenerateResult> ended;
-  const auto callback = [&](const qkv::EngineEvent& event) {  // event.text is what can be shown of a new token
+  const auto callback = [&](const qkv::EngineEvent& event) {  // event.text: new text that can be shown
     if (event.result != nullptr) ended[event.id] = *event.result;
-    return true;  // go on
+    return true;  // continue
   };
   const auto ask = [&](const std::string& text) {
     return engine.submit(tokenizer.encode(beginning + text), options, callback);
   };
   const std::int64_t first = ask("Who are you?"), second = ask("And where?");
   for (int i = 0; i < 6; ++i) engine.step();
-  const std::int64_t third = ask("Since when?");  // waits for one of the two slots
-  engine.cancel(second);                          // takes effect with the next step
+  const std::int64_t third = ask("Since when?");  // waits for a free slot
+  engine.cancel(second);                          // takes effect in the next step
   while (engine.step()) {
   }
   // [quote]
 
   int differ = 0;
   for (const auto& [id, result] : ended) {
-    std::printf("%ld: %ld tokens of the prompt cached, %ld evaluated, %zu generated, %s\n", static_cast<long>(id),
+    std::printf("%ld: %ld prompt tokens cached, %ld evaluated, %zu generated, %s\n", static_cast<long>(id),
                 static_cast<long>(result.prompt_cached), static_cast<long>(result.prompt_evaluated),
                 result.tokens.size(), std::string(qkv::stop_reason_name(result.reason)).c_str());
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A KV cache by hand: tokens come one by one, each reads all before it, and the results have the bits of one pass over
-// the whole text.
+// Using a KV cache directly: tokens are added one by one, each attends to all before it, and the results are
+// bit-identical to one pass over the whole text.
 #include <cstdio>
 #include <cstring>
 
@@ -40,7 +40,7 @@ int main() {
   std::int64_t differ = 0;
   for (std::int64_t t = 0; t < kLen; ++t) {
     cache.append(token(k, t), token(v, t));       // the new token's key and value
-    cache.attend(token(q, t), {}, {.out = out});  // reads them and all before them
+    cache.attend(token(q, t), {}, {.out = out});  // attends to all tokens so far
     for (std::int64_t h = 0; h < kHeads; ++h) {
       const float* expected = whole.data() + (h * kLen + t) * kDim;
       differ += std::memcmp(out.data() + h * kDim, expected, kDim * sizeof(float)) != 0;
@@ -48,7 +48,7 @@ int main() {
   }
   // [quote]
 
-  std::printf("%ld tokens held, %ld of %ld results differ from the pass over all\n", static_cast<long>(cache.size()),
+  std::printf("%ld tokens cached, %ld of %ld results differ from the full pass\n", static_cast<long>(cache.size()),
               static_cast<long>(differ), static_cast<long>(kLen * kHeads));
   return differ == 0 ? 0 : 1;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A language model from C: make one (or load one: give its path), train it on a sentence, let it go on from its start.
- */
+/* A language model from C: create one (or load the one at the given path), train it on a sentence, and generate. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +19,7 @@ static int print_token(void* model, int32_t token) {
   size_t bytes = 0;
   if (qkv_decode(model, &token, 1, text, sizeof(text), &bytes) != QKV_OK) return 0;
   fwrite(text, 1, bytes, stdout);
-  return 1; /* go on */
+  return 1; /* continue */
 }
 
 int main(int argc, char** argv) {
@@ -48,7 +47,7 @@ int main(int argc, char** argv) {
   train.learning_rate = 1e-2;
   qkv_trainer* trainer = NULL;
   if (qkv_trainer_create(model, &train, &trainer) != QKV_OK) return fail();
-  const qkv_batch batch = {1, length, ids, ids + 1}; /* each token's target is the one after it */
+  const qkv_batch batch = {1, length, ids, ids + 1}; /* each token's target is the next token */
   qkv_step_report first = {0}, last = {0};
   for (int step = 0; step < kSteps; ++step)
     if (qkv_trainer_step(trainer, &batch, step == 0 ? &first : &last) != QKV_OK) return fail();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks into a forward pass: a sink of one's own, a whole trace, and what a head does. docs/inspect.md quotes it.
+// Inspects a forward pass: a custom sink, a full trace, and the effect of a head. Quoted in docs/inspect.md.
 #include <qkv/inspect.h>
 
 #include <cmath>
@@ -7,7 +7,7 @@
 
 namespace {
 
-// The mean length of the residual stream's vectors, layer by layer.
+// Prints the mean norm of the residual stream's vectors, per layer.
 struct StreamLengths : qkv::TraceSink {
   bool wants(qkv::TraceSite site, std::int64_t) const override { return site == qkv::TraceSite::resid_post; }
   void visit(const qkv::Traced& t) override {

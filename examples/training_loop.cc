@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training loop of one's own: the library gives the loss and its gradients, what is done with them is yours. Here it
-// is plain gradient descent with momentum, which no option of the trainer is.
+// A custom training loop: the library computes the loss and its gradients, and your code updates the parameters, here
+// by gradient descent with momentum, an optimizer that the trainer does not have.
 #include <cstdio>
 #include <string_view>
 #include <vector>
@@ -37,9 +37,9 @@ int main() {
                            .targets = std::span(ids).subspan(start + 1, length),
                            .lengths = {}};
     sum.begin(batch.batch);
-    last = model.loss_and_gradients(batch, 1.0 / 64, sum).mean();  // 64 targets, each weighs 1/64
+    last = model.loss_and_gradients(batch, 1.0 / 64, sum).mean();  // 64 targets of equal weight
     if (step == 0) first = last;
-    const std::vector<qkv::Tensor>& gradients = sum.finish();  // [i] as model.parameters()[i]
+    const std::vector<qkv::Tensor>& gradients = sum.finish();  // [i]: of model.parameters()[i]
     const qkv::Model::ParameterAccess parameters = model.change_parameters();
     const double clip = std::min(1.0, 1.0 / qkv::global_norm(gradients));
     for (std::size_t i = 0; i < parameters->size(); ++i) {

@@ -15,7 +15,7 @@
 namespace qkv::python {
 namespace {
 
-// What is looked up once. Objects live as long as the process: modules are never unloaded.
+// Looked up once. These objects live as long as the process: modules are never unloaded.
 nb::handle numpy() {
   static const nb::handle module = nb::module_::import_("numpy").release();
   return module;
@@ -56,7 +56,7 @@ std::string text_of(nb::handle object) {
   return bytes;
 }
 
-// NumPy knows bf16 by a type that is registered with it (ml_dtypes), and exports it neither way. Only its name tells.
+// NumPy's bf16 is a type registered by ml_dtypes, which neither DLPack nor buffers export. Detect it by name.
 bool is_numpy_bf16(nb::handle array) {
   return text_of(nb::getattr(array.attr("dtype"), "name", nb::none())) == "bfloat16";
 }
@@ -72,12 +72,12 @@ bool is_true(nb::handle object, const char* attribute) {
   if (!nb::hasattr(object, "dtype") && !PyObject_CheckBuffer(object.ptr()))
     throw nb::type_error((where + " must be an array; found " + class_name(object)).c_str());
   if (is_true(object, "requires_grad"))
-    throw std::invalid_argument(where + " requires a gradient; detach it, or use qkv.torch");
+    throw std::invalid_argument(where + " must not require a gradient; detach it, or use qkv.torch");
   const std::string dtype = text_of(nb::getattr(object, "dtype", nb::str("another type")));
-  throw std::invalid_argument(where + " must be " + (writable ? "a writable" : "an") +
-                              " array of at most 8 axes in this processor's memory, aligned to its elements, which "
-                              "DLPack or the buffer protocol show; found " +
-                              class_name(object) + " of " + dtype);
+  throw std::invalid_argument(
+      where + " must be " + (writable ? "a writable" : "an") +
+      " aligned array of at most 8 axes in CPU memory, exported by DLPack or the buffer protocol; found " +
+      class_name(object) + " of " + dtype);
 }
 
 nb::handle numpy_dtype(DType dtype) {
@@ -101,7 +101,7 @@ nb::tuple to_tuple(const Dims& shape) {
   return nb::borrow<nb::tuple>(tuple);
 }
 
-// Kind: the framework, and nb::ro if it may not write.
+// Kind: the framework, and nb::ro for read-only.
 template <class... Kind>
 nb::object shown(const Tensor& tensor, nb::handle owner) {
   std::array<std::size_t, kMaxRank> shape{};
@@ -112,7 +112,7 @@ nb::object shown(const Tensor& tensor, nb::handle owner) {
                                        to_dlpack(tensor.dtype())));
 }
 
-// A tensor as an array of another framework, which owns it.
+// Converts a tensor to an array of a framework, which takes ownership.
 template <class Kind>
 nb::object owned_by(Tensor tensor) {
   auto* held = new Tensor(std::move(tensor));
@@ -137,7 +137,7 @@ Framework framework_of(nb::handle object) {
     return Framework::torch;
   }
   if (belongs("jaxlib") || belongs("jax")) return Framework::jax;
-  // Parameter and other classes that a program derives from a tensor.
+  // Parameter and other subclasses of tensors.
   for (nb::handle base : nb::borrow<nb::tuple>(object.type().attr("__mro__"))) {
     if (base.is(numpy_type())) return Framework::numpy;
     if (text_of(nb::getattr(base, "__module__", nb::str(""))) == "torch") return Framework::torch;
@@ -151,10 +151,11 @@ Borrowed::Borrowed(const char* name, nb::handle given, bool writable) {
     object = numpy().attr("asarray")(given);
   const Framework framework = framework_of(object);
   if (framework == Framework::torch) {
-    if (is_true(object, "requires_grad")) refuse(name, object, writable);  // its gradient would be lost without a word
-    if (nb::cast<bool>(object.attr("is_neg")()))                           // memory does not say so
-      throw std::invalid_argument(std::string("[attention] ") + name +
-                                  " must hold its own values; found a tensor with the negative bit (resolve_neg())");
+    if (is_true(object, "requires_grad")) refuse(name, object, writable);  // its gradient would be lost silently
+    if (nb::cast<bool>(object.attr("is_neg")()))                           // not visible in its memory
+      throw std::invalid_argument(
+          std::string("[attention] ") + name +
+          " must not be lazily negated; found a tensor with the negative bit (call resolve_neg())");
     torch_ = TorchMemory(object, writable);
     if (const nb::dlpack::dltensor* shown = torch_.get()) {
       if (!take({static_cast<char*>(shown->data) + shown->byte_offset, shown->dtype, shown->shape, shown->strides,
@@ -164,7 +165,7 @@ Borrowed::Borrowed(const char* name, nb::handle given, bool writable) {
     }
   } else if (framework != Framework::numpy && nb::hasattr(object, "block_until_ready")) {
     object.attr("block_until_ready")();
-    // JAX's buffers cost a fifth of what its __dlpack__ costs; of bf16 it has none.
+    // JAX's buffer protocol takes a fifth of the time of its __dlpack__, but does not support bf16.
     if (!writable && PyObject_CheckBuffer(object.ptr())) {
       if (nb::object buffer = nb::steal(PyMemoryView_FromObject(object.ptr())); buffer.is_valid()) {
         if (import(buffer, writable, false)) return;
@@ -186,8 +187,8 @@ bool Borrowed::take(const Shown& array) {
   const auto rank = static_cast<std::size_t>(array.ndim);
   view_ = {array.data, *dtype, Dims(std::span(array.shape, rank)), {}};
   view_.strides = array.strides ? Dims(std::span(array.strides, rank)) : contiguous_strides(view_.shape);
-  if (element_count(view_.shape) == 0) {  // whatever address and strides it has
-    static std::int64_t nothing = 0;      // none would say "not given"
+  if (element_count(view_.shape) == 0) {  // address and strides do not matter
+    static std::int64_t nothing = 0;      // null would mean "not given"
     view_.data = &nothing;
     view_.strides = contiguous_strides(view_.shape);
   }
@@ -216,7 +217,7 @@ std::vector<std::int64_t> integers(const char* name, nb::handle object) {
   const ConstView& view = array.view();
   const std::int64_t count = element_count(view.shape);
   if (view.dtype != DType::i64 && view.dtype != DType::i32 && count > 0)
-    throw std::invalid_argument(std::string("[attention] ") + name + " must be whole numbers of 32 or 64 bits; found " +
+    throw std::invalid_argument(std::string("[attention] ") + name + " must be 32- or 64-bit integers; found " +
                                 std::string(dtype_name(view.dtype)) + " " + to_string(view.shape));
   std::vector<std::int64_t> values(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python's arrays as views, and arrays for results, through DLPack and the buffer protocol: never a copy.
+// Zero-copy views of Python arrays, and arrays for results, through DLPack and the buffer protocol.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,17 +17,17 @@ namespace qkv::python {
 
 namespace nb = nanobind;
 
-// Whose arrays a function was given, which is whose it returns. Everything else is answered with NumPy's.
+// The framework of a function's inputs, which is also that of its results. For `other`, results are NumPy arrays.
 enum class Framework : std::uint8_t { numpy, torch, jax, other };
 Framework framework_of(nb::handle object);
 
-// An array of Python's, held while it is looked at. Any shape and strides; f32, f64, bf16, f16, i64, i32 or bool in
-// this processor's memory. Lists and numbers become NumPy's arrays first. To be made and destroyed with the GIL held.
+// A reference to a Python array. Any shape and strides; f32, f64, bf16, f16, i64, i32 or bool in CPU memory. Lists and
+// numbers are converted to NumPy arrays. Create and destroy with the GIL held.
 class Borrowed {
  public:
   Borrowed() = default;
-  // `name` stands for the argument in errors. Throws std::invalid_argument for an array of another type or device and
-  // nb::type_error for what is no array. writable: for a result; a read-only array is then refused.
+  // `name` is the argument's name in errors. Throws std::invalid_argument for an array of another type or device, and
+  // nb::type_error for an object that is not an array. writable: for a result; rejects read-only arrays.
   Borrowed(const char* name, nb::handle object, bool writable = false);
 
   const ConstView& view() const noexcept { return view_; }
@@ -37,16 +37,16 @@ class Borrowed {
   bool given() const noexcept { return view_.data != nullptr; }
 
  private:
-  // What DLPack says of an array.
+  // An array's DLPack description.
   struct Shown {
     const void* data;
     nb::dlpack::dtype dtype;
-    const std::int64_t *shape, *strides;  // strides: null where it is row-major
+    const std::int64_t *shape, *strides;  // strides: null if row-major
     int ndim;
     int device_type;
   };
   bool import(nb::handle object, bool writable, bool bits_of_bf16);
-  bool take(const Shown& array);  // false if it is not what qkv reads
+  bool take(const Shown& array);  // false if unsupported
 
   nb::ndarray<nb::ro> read_;
   nb::ndarray<> written_;
@@ -54,17 +54,16 @@ class Borrowed {
   ConstView view_;
 };
 
-// Whole numbers from an int, a sequence or an array of any shape, in order; None is none at all. Throws
-// std::invalid_argument.
+// Integers from an int, a sequence or an array of any shape, in order; empty for None. Throws std::invalid_argument.
 std::vector<std::int64_t> integers(const char* name, nb::handle object);
 
-// An array of a framework's own for a result, not filled.
+// An array for a result, in a given framework; uninitialized.
 class Result {
  public:
   Result() = default;  // not wanted
   // like: an array of the framework, whose dtype object is used where the framework needs it (NumPy's bf16).
   Result(Framework framework, nb::handle like, const Dims& shape, DType dtype);
-  // Someone's array to be written to; it is returned as it came.
+  // Writes to the given array, which is returned unchanged as an object.
   Result(const char* name, nb::handle out);
 
   View view() const noexcept { return view_; }
@@ -77,10 +76,10 @@ class Result {
   View view_;
 };
 
-// A tensor as an array of NumPy's that owns it, without a copy.
+// Converts a tensor to a NumPy array that owns it, without a copy.
 nb::object to_numpy(Tensor tensor);
 
-// An array of NumPy's that shows a tensor where it lies and keeps `owner`, which holds it.
+// A zero-copy NumPy view of a tensor; keeps `owner`, which owns the tensor, alive.
 nb::object shown_in_numpy(Tensor& tensor, nb::handle owner);
 nb::object shown_in_numpy(const Tensor& tensor, nb::handle owner);  // read-only
 

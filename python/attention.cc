@@ -32,11 +32,10 @@ void require_apart(const char* name, const ConstView& written, const ConstView& 
   const auto [begin, end] = span(written);
   const auto [other_begin, other_end] = span(read);
   if (begin < other_end && other_begin < end)
-    throw std::invalid_argument(std::string("[attention] out must share no memory with ") + name +
-                                "; found that it does");
+    throw std::invalid_argument(std::string("[attention] out must not overlap ") + name + "; found shared memory");
 }
 
-// The result that a call writes to: an array of its own, or the given one.
+// The result that a call writes to: a new array, or the given one.
 Result result_of(Call& call, nb::handle like, nb::handle out) {
   if (!is_floating(call.q.view().dtype))
     throw std::invalid_argument("[attention] q must be floating; found " +
@@ -92,7 +91,7 @@ nb::object attention_steps(nb::handle q, nb::handle k, nb::handle v, const nb::k
   return steps(scores.object(), softcapped.object(), masked.object(), probs.object());
 }
 
-// The mean seconds of so many calls of the C++ function on the same arrays, for scripts/bench_python.py.
+// Mean seconds per call of the C++ function over `count` calls on the same arrays, for scripts/bench_python.py.
 double seconds_of_cpp(nb::handle q, nb::handle k, nb::handle v, std::int64_t count, bool return_lse,
                       const nb::kwargs& options) {
   Call call("_seconds_of_cpp", q, k, v, options);
@@ -110,7 +109,7 @@ double seconds_of_cpp(nb::handle q, nb::handle k, nb::handle v, std::int64_t cou
          static_cast<double>(std::max<std::int64_t>(count, 1));
 }
 
-// What was read of an array, for tests of what is and is not copied.
+// An array as qkv sees it, for tests that nothing is copied.
 nb::object described(nb::handle object) {
   const Borrowed array("array", object);
   const ConstView& view = array.view();
@@ -125,31 +124,31 @@ nb::object described(nb::handle object) {
 
 constexpr const char* kAttention = R"(softmax(mask(q k^T * scale)) v over any number of leading axes.
 
-q [..., n_head, q_len, d_k]; k [..., n_kv_head, kv_len, d_k]; v [..., n_kv_head, kv_len, d_v]; arrays of NumPy, PyTorch
-or JAX in this processor's memory, or whatever DLPack or the buffer protocol show, of any strides, all f32, bf16, f16 or
-f64; they are read where they lie. Two axes are [len, d], one head. Query head h reads key head h / (n_head / n_kv_head).
+q [..., n_head, q_len, d_k]; k [..., n_kv_head, kv_len, d_k]; v [..., n_kv_head, kv_len, d_v]: NumPy, PyTorch or JAX
+arrays in CPU memory, or anything that exports DLPack or the buffer protocol; any strides, all f32, bf16, f16 or f64;
+zero-copy. Two axes are [len, d], one head. Query head h uses key head h / (n_head / n_kv_head).
 
-Query i stands at position start + i among the keys:
-  causal="top_left"      start is 0                       it reads the keys up to its position
-  causal="bottom_right"  start is kv_len - q_len, of each sequence's own lengths
+Query i is at position start + i among the keys:
+  causal="top_left"      start is 0                       keys up to its position are visible
+  causal="bottom_right"  start is kv_len - q_len, from each sequence's own lengths
   causal="start"         start is given, one for all or one per sequence; may be negative
-  causal=None            it reads all keys; start is used only by a window or ALiBi
-  is_causal=True         the same as causal="top_left", as in PyTorch
-window (left, right): keys from position - left to position + right, None or -1 for no limit. mask: bool (True may be
-read) or floating (added), broadcasts to [..., n_head, q_len, kv_len]. alibi [n_head]: - slope * |j - position| is added.
-softcap: scores become softcap * tanh(scores / softcap). sinks [n_head]: a logit in the denominator that reads no value.
-q_lengths, kv_lengths: one a sequence. scale: 1 / sqrt(d_k) unless given. A row with nothing to read gives zeros, or
+  causal=None            all keys are visible; start is used only by window and alibi
+  is_causal=True         same as causal="top_left", as in PyTorch
+window (left, right): keys from position - left to position + right, None or -1 for no limit. mask: bool (True: visible)
+or floating (added), broadcasts to [..., n_head, q_len, kv_len]. alibi [n_head]: adds -slope * |j - position|.
+softcap: scores become softcap * tanh(scores / softcap). sinks [n_head]: a logit in the denominator without a value.
+q_lengths, kv_lengths: one per sequence. scale: default 1 / sqrt(d_k). A query without a visible key gives zeros, or
 ValueError with require_readable_key.
 
 Returns out [..., n_head, q_len, d_v] of q's type and framework, or a tuple with lse [..., n_head, q_len] and probs
-[..., n_head, q_len, kv_len] (f32, or f64 for f64) if asked for. out=: an array to write to, which is returned. ValueError
-for what does not fit. The GIL is released.)";
+[..., n_head, q_len, kv_len] (f32, or f64 for f64) if requested. out=: an array to write to, which is returned. Raises
+ValueError for invalid arguments. Releases the GIL.)";
 
-constexpr const char* kSteps = R"(The matrices between q, k and out, for people who look inside.
+constexpr const char* kSteps = R"(The intermediate matrices of attention(), for inspection.
 
-AttentionSteps(scores, softcapped, masked, probs), each [..., n_head, q_len, kv_len], f32 (f64 for f64): (q . k) * scale;
-after the softcap; with mask and ALiBi added and -inf where reading is not allowed; probabilities. By the textbook
-reference, all of it in memory.)";
+AttentionSteps(scores, softcapped, masked, probs), each [..., n_head, q_len, kv_len], f32 (f64 for f64): (q . k) *
+scale; after the softcap; with mask and ALiBi added and -inf for masked keys; probabilities. Computed by the reference
+path, all in memory.)";
 
 }  // namespace
 
@@ -162,11 +161,11 @@ void bind_attention(nb::module_& m) {
   def_with_options(m, "attention_steps", "q: Array, k: Array, v: Array", "", "AttentionSteps", kSteps, &attention_steps,
                    std::array{arg("q"), arg("k"), arg("v")});
   m.def("_seconds_of_cpp", &seconds_of_cpp, arg("q"), arg("k"), arg("v"), arg("count"), nb::kw_only(),
-        arg("return_lse") = false, arg("options"), "The mean seconds of count calls of the C++ function alone.");
+        arg("return_lse") = false, arg("options"), "Mean seconds per call of the C++ function, over count calls.");
   m.def("_set_long_work", &set_long_work, arg("operations"),
-        "From how many operations on a call is cut so that Ctrl-C is heard; returns what it was.");
+        "Sets the number of operations from which a call is split for Ctrl-C; returns the old value.");
   m.def("_described", &described, arg("array"),
-        "(address, type, shape, strides in elements) of an array as it is read.");
+        "(address, type, shape, strides in elements) of an array as qkv sees it.");
 }
 
 }  // namespace qkv::python

@@ -13,7 +13,7 @@
 namespace qkv::python {
 namespace {
 
-// Adds one call's gradient, row-major, to what calls share. f32 or f64, to: rank 1 or 4.
+// Adds one call's gradient, row-major, to the shared gradient. f32 or f64; `to` has rank 1 or 4.
 template <class T>
 void add_to(const View& to, const Tensor& from) {
   const T* source = from.data<T>();
@@ -27,7 +27,7 @@ void add_to(const View& to, const Tensor& from) {
   }
 }
 
-// A gradient of what several calls may read: the result itself where there is one call, else summed in their order.
+// Gradient of an input that several calls may share: the result itself for one call, else summed in call order.
 class SharedGradient {
  public:
   SharedGradient(const Result& result, std::int64_t calls) : view_(result.view()), sums_(calls > 1 && result.wanted()) {
@@ -71,7 +71,7 @@ nb::object attention_backward(nb::handle q, nb::handle k, nb::handle v, nb::hand
     throw std::invalid_argument("[attention] dmask needs a floating mask; found none");
   const Result dq(call.framework, q, call.q.view().shape, dtype), dk(call.framework, q, call.k.view().shape, dtype),
       dv(call.framework, q, call.v.view().shape, dtype);
-  Result dmask, dsinks;  // as the mask, [n_head]
+  Result dmask, dsinks;  // shaped like the mask, [n_head]
   if (want_dmask) dmask = Result(call.framework, q, call.options.mask.shape, call.sum_type());
   if (call.options.sinks) dsinks = Result(call.framework, q, call.options.sinks.shape, call.sum_type());
   SharedGradient of_mask(dmask, axes.calls()), of_sinks(dsinks, axes.calls());
@@ -100,9 +100,9 @@ nb::object attention_backward(nb::handle q, nb::handle k, nb::handle v, nb::hand
 
 constexpr const char* kBackward = R"(The gradients of attention(): AttentionGradients(dq, dk, dv, dmask, dsinks).
 
-out and lse are what attention() returned for the same arrays and options, dout is the gradient with respect to out.
-dq, dk and dv have the shapes and the type of q, k and v; dmask (with want_dmask, of a floating mask) and dsinks (where
-there are sinks) are f32, or f64 for f64, summed over the axes that were broadcast; None otherwise.)";
+out and lse are the results of attention() for the same arrays and options; dout is the gradient with respect to out.
+dq, dk and dv have the shapes and type of q, k and v. dmask (with want_dmask and a floating mask) and dsinks (with
+sinks) are f32, or f64 for f64, summed over broadcast axes; otherwise None.)";
 
 }  // namespace
 

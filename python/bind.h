@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the module, one file each.
+// Registers the parts of the module, one file each.
 #pragma once
 
 #include <nanobind/nanobind.h>

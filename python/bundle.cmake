@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Copies the shared libraries that ${module} needs to ${folder}, each under the one name that it is asked for by, with
-# the copyright files of their Debian packages. Left out is what every Linux with glibc has.
+# Copies the shared libraries that ${module} needs to ${folder}, each under its soname, with the copyright files of
+# their Debian packages. Excludes libraries that every Linux with glibc has.
 file(GET_RUNTIME_DEPENDENCIES MODULES "${module}" RESOLVED_DEPENDENCIES_VAR libraries
   PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|gcc_s|stdc[+][+])[.]so")
 find_program(dpkg_query dpkg-query)
@@ -11,7 +11,7 @@ foreach(library ${libraries})
   file(COPY_FILE "${file}" "${folder}/${name}" ONLY_IF_DIFFERENT)
   message(STATUS "Bundled: ${name}")
   if(dpkg_query)
-    # The path as the package lists it may lack the /usr in front.
+    # The package may list the path without the leading /usr.
     string(REGEX REPLACE "^/usr" "" short "${file}")
     execute_process(COMMAND "${dpkg_query}" -S "*${short}" OUTPUT_VARIABLE owner ERROR_QUIET)
     string(REGEX MATCH "^[^:,]+" package "${owner}")

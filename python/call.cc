@@ -32,11 +32,11 @@ Alignment alignment(nb::handle causal, bool start) {
 
 std::int64_t window_side(nb::handle side) {
   if (side.is_none()) return -1;
-  if (!PyIndex_Check(side.ptr())) fail("window must be (left, right), whole numbers or None for no limit", side);
+  if (!PyIndex_Check(side.ptr())) fail("window must be (left, right), integers or None for no limit", side);
   const long long value = PyLong_AsLongLong(nb::steal(PyNumber_Index(side.ptr())).ptr());
   if (value == -1 && PyErr_Occurred()) {
     PyErr_Clear();
-    fail("window must be of whole numbers from -1 that fit 64 bits", side);
+    fail("window must be 64-bit integers from -1", side);
   }
   return value;
 }
@@ -64,7 +64,7 @@ double number(nb::handle object) {
   return value;
 }
 
-// Above so many operations a call is cut: about a second's work. Read and written with the GIL held.
+// Calls with more operations than this (about one second of work) are split. Accessed with the GIL held.
 double long_work = 1e11;
 
 }  // namespace
@@ -117,7 +117,7 @@ Call::Call(const char* function, nb::handle q_array, nb::handle k_array, nb::han
   axes.add("v", v.view(), 3);
   nb::object causal = given.take("causal");
   const nb::object start = given.take("start"), window = given.take("window"), is_causal = given.take("is_causal");
-  if (!is_causal.is_none()) {  // PyTorch's keyword, which aligns top-left
+  if (!is_causal.is_none()) {  // PyTorch's keyword: top-left alignment
     if (!nb::isinstance<nb::bool_>(is_causal)) fail("is_causal must be True or False", is_causal);
     if (!causal.is_none()) throw std::invalid_argument("[attention] expected causal or is_causal; found both");
     if (nb::cast<bool>(is_causal)) causal = nb::str("top_left");
@@ -131,7 +131,7 @@ Call::Call(const char* function, nb::handle q_array, nb::handle k_array, nb::han
   set_window(window, options);
   const bool placed = options.causal || !window.is_none() || options.alibi_slopes;
   if (!start.is_none() && !placed)
-    throw std::invalid_argument("[attention] start is used by causal='start', a window or alibi; found none of them");
+    throw std::invalid_argument("[attention] start is used by causal='start', window or alibi; found none of them");
   if (!placed) options.alignment = Alignment::none;
 }
 

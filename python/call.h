@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of qkv.attention or its gradients, as Python made it: arrays, options, leading axes; and running it.
+// One Python call of qkv.attention or its gradients: arrays, options, leading axes, and execution.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -18,17 +18,17 @@
 
 namespace qkv::python {
 
-// Attention's options as Python gave them, by keyword, and the arrays that they point into. Throws
-// std::invalid_argument, nb::type_error and nb::python_error.
+// Attention options from Python keywords, and the arrays they point into. Throws std::invalid_argument, nb::type_error
+// and nb::python_error.
 class Options {
  public:
   explicit Options(const nb::kwargs& given) : given_(given) {}
 
-  // The option of that keyword, None if it was not given.
+  // The option's value, or None if not given.
   nb::object take(const char* keyword);
-  // All of for_each_other_option() that were given.
+  // All given options of for_each_other_option().
   void take_others(AttentionOptions& options);
-  // Throws where one was given that nobody took.
+  // Throws if a given option was not taken.
   void finish(const char* function) const;
 
  private:
@@ -38,11 +38,11 @@ class Options {
   std::list<Borrowed> arrays_;
 };
 
-// What is settled before anything is computed. Throws std::invalid_argument, nb::type_error and nb::python_error.
+// Everything determined before computing. Throws std::invalid_argument, nb::type_error and nb::python_error.
 struct Call {
   Borrowed q, k, v;
   Options given;
-  AttentionOptions options;  // of all sequences
+  AttentionOptions options;  // for all sequences
   LeadingAxes axes;
   Framework framework;
 
@@ -57,11 +57,11 @@ struct Call {
   Dims scores_shape() const { return axes.shape({heads(), q_len(), kv_len()}); }  // [..., n_head, q_len, kv_len]
 };
 
-// Some sequences and heads of a call: all, or one sequence and the heads that share a key head.
+// Part of a call: everything, or one sequence and the query heads that share one key head.
 struct Part {
   std::int64_t sequence = -1, first_head = 0, heads = 0;  // -1: all
 
-  // [batch, n_head, ...]; axes of size 1 are broadcast. What is empty stays empty.
+  // [batch, n_head, ...]; axes of size 1 are broadcast. Empty views stay empty.
   View of(const View& view) const { return cut(view, first_head, heads); }
   ConstView of(const ConstView& view) const;
   // [batch, n_kv_head, ...]
@@ -73,15 +73,15 @@ struct Part {
   View cut(View view, std::int64_t first, std::int64_t count) const;
 };
 
-// Whether a call may be cut into parts: all sizes fit together, and nothing is dropped. results: [batch, n_head, ...].
+// Whether a call can be split into parts: all sizes are consistent, and no dropout. results: [batch, n_head, ...].
 bool may_cut(const ConstView& q, const ConstView& k, const ConstView& v, const AttentionOptions& options,
              std::initializer_list<ConstView> results);
 
-// Runs `compute` without the GIL, and looks for Ctrl-C after it. Work that takes long, if it may be cut, is run a
-// sequence and key head at a time, so that Ctrl-C need not wait for all; the results are the same bits.
+// Runs `compute` without the GIL, then checks for Ctrl-C. A long call, if it can be split, runs one sequence and key
+// head at a time, so that Ctrl-C does not wait for all of it; results are bit-identical.
 // q [batch, n_head, q_len, d_k], k [batch, n_kv_head, kv_len, d_k].
 void run(const ConstView& q, const ConstView& k, bool may_cut, const std::function<void(const Part&)>& compute);
-// From how many operations on a call is long; returns what it was. For tests.
+// Sets the number of operations from which a call is long; returns the old value. For tests.
 double set_long_work(double operations);
 
 }  // namespace qkv::python

@@ -24,7 +24,7 @@ namespace {
 
 std::string text(nb::handle value) {
   std::string result;
-  if (!nb::try_cast(value, result)) fail("expected a name", value);
+  if (!nb::try_cast(value, result)) fail("expected a string", value);
   return result;
 }
 
@@ -39,7 +39,7 @@ Enum named(const char* member, const std::array<std::string_view, N>& names, nb:
   fail(std::string(member) + " must be one of " + all, value);
 }
 
-// What a member is in Python, and back.
+// Converts a member to Python and back.
 nb::object value_of(Schedule schedule) { return nb::cast(to_string(schedule)); }
 nb::object value_of(DType dtype) { return nb::cast(dtype_name(dtype)); }
 template <class T>
@@ -59,12 +59,12 @@ template <class T>
 requires(!std::is_enum_v<T>) void set(const char* name, T& member, nb::handle value) {
   const char* kind = std::is_same_v<T, bool>       ? " must be True or False"
                      : std::is_floating_point_v<T> ? " must be a number"
-                     : std::is_integral_v<T>       ? " must be a whole number that fits"
+                     : std::is_integral_v<T>       ? " must be an integer in range"
                                                    : " must be numbers";
   if (!nb::try_cast(value, member)) fail(name + std::string(kind), value);
 }
 
-// Each member under the name that it has in Python, where rotary scaling has no dict of its own.
+// Visits each member by its Python name; the RoPE scaling members are flattened, prefixed with rope_.
 template <class Config, class Visit>
 void members(Config& c, const Visit& visit) {
   for_each_member(c, visit);
@@ -99,7 +99,7 @@ void update_from(Config& config, const nb::dict& values) {
 
 }  // namespace
 
-// layers: for each layer a dict of what differs from the members that describe every layer.
+// layers: for each layer, a dict of the members that differ from the model's common ones.
 nb::dict to_dict(const ModelConfig& config) {
   nb::dict result = dict_of(config);
   if (config.layers.empty()) return result;
@@ -122,11 +122,11 @@ void update(ModelConfig& config, const nb::dict& values) {
   update_from(config, others);
   if (!values.contains("layers")) return;
   nb::list layers;
-  if (!nb::try_cast(values["layers"], layers)) fail("expected a list of dicts as layers", values["layers"]);
+  if (!nb::try_cast(values["layers"], layers)) fail("expected layers to be a list of dicts", values["layers"]);
   config.layers.clear();
   for (nb::handle differences : layers) {
     nb::dict own;
-    if (!nb::try_cast(differences, own)) fail("expected a list of dicts as layers; one of them", differences);
+    if (!nb::try_cast(differences, own)) fail("expected layers to be a list of dicts", differences);
     update_from<LayerConfig>(config.layers.emplace_back(config), own);
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv.Engine: generation for many requests at once.
+// qkv.Engine: generation for many concurrent requests.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <qkv/engine.h>
@@ -17,7 +17,7 @@
 namespace qkv::python {
 namespace {
 
-// What Python wants to hear of a request. It goes with the GIL held, wherever the engine lets go of it.
+// Python callbacks of a request. Destroyed with the GIL held, wherever the engine releases it.
 struct Listener {
   nb::object on_token, on_end;
   bool as_text = false;
@@ -47,13 +47,13 @@ class PythonEngine {
         engine_(*model_, options, core_->tokenizer ? &*core_->tokenizer : nullptr) {}
 
  private:
-  // One thread at a time, except that callbacks, which are inside step() already, may submit and cancel.
+  // One thread at a time; callbacks, which run inside step(), may submit and cancel.
   template <class Work>
   auto alone(const Work& work) {
     if (core_->is_used_here()) return work();
     return core_->compute([&] {
       if (&core_->model() != model_)
-        throw std::invalid_argument("[engine] expected the model it was made with; found that a trainer took it");
+        throw std::invalid_argument("[engine] expected the model it was created with; found it moved into a trainer");
       return work();
     });
   }
@@ -104,12 +104,11 @@ void bind_engine(nb::module_& m) {
   using nb::arg;
   nb::class_<PythonEngine> engine(
       m, "Engine",
-      "Generation for many requests at once, which come, end and are cancelled at any time: continuous batching. Each "
-      "step evaluates one token of every running request and at most `chunk` prompt tokens. Up to `slots` requests "
-      "run, "
-      "`queue` wait. `prefix_bytes` of memory hold the KV caches of requests that have ended, for prompts that begin "
-      "alike; 0: none, and nothing is shared. The tokens of a request do not depend on what runs beside it. Parameters "
-      "may not change while an engine is used.");
+      "Generation for many concurrent requests, which may be added, finish and be cancelled at any time: continuous "
+      "batching. Each step evaluates one token of every running request and at most `chunk` prompt tokens. Up to "
+      "`slots` requests run; up to `queue` wait. `prefix_bytes` is the memory of the prefix cache, which keeps KV "
+      "caches of finished requests for prompts with a shared prefix; 0: no prefix cache, no sharing. A request's "
+      "tokens do not depend on other requests. Parameters must not change while an engine is in use.");
   engine.def(
       "__init__",
       [](PythonEngine* self, const PythonModel& model, std::int64_t slots, std::int64_t queue, std::int64_t chunk,
@@ -129,25 +128,24 @@ void bind_engine(nb::module_& m) {
           "= 0, stream: int = 0, shift: bool = False, keep: int = 4, stop: list[str] = [], on_token: "
           "typing.Callable[[typing.Any], bool | None] | None = None, on_end: typing.Callable[[Generated], "
           "typing.Any] | None = None) -> int"),
-      "The id of a request that the next steps evaluate. on_token is called with each piece of text, or with each id "
-      "for a prompt of ids, and ends the request by returning False; on_end with Generated. Both may submit and "
-      "cancel. "
-      "QueueFullError, ValueError.");
+      "Queues a request and returns its id. on_token is called with each piece of text, or with each id for a prompt "
+      "of ids, and ends the request by returning False; on_end is called with Generated. Both may submit and cancel. "
+      "Raises QueueFullError, ValueError.");
   engine.def("cancel", &PythonEngine::cancel, arg("id"),
-             "Ends a request at the beginning of the next step; no token follows. False: there is none of the id.");
+             "Ends a request in the next step; no further token is reported. False: no such id.");
   engine.def("cancel_all", &PythonEngine::cancel_all, "Cancels all requests.");
-  engine.def(
-      "step", &PythonEngine::step,
-      "Evaluates a token of every running request and a chunk of prompts, and calls back. False when no request "
-      "is left. What a callback raises, or a request that failed, leaves it, once all others have their tokens.");
+  engine.def("step", &PythonEngine::step,
+             "Evaluates one token of every running request and a chunk of prompts, and calls the callbacks. False when "
+             "no request is left. Exceptions of callbacks and failed requests are raised after all other requests have "
+             "their tokens.");
   engine.def("run", &PythonEngine::run, "Steps until no request is left.");
   engine.def_prop_ro(
-      "running", [](PythonEngine& self) { return self.told(&Engine::running); }, "Requests evaluated.");
+      "running", [](PythonEngine& self) { return self.told(&Engine::running); }, "Requests with a slot.");
   engine.def_prop_ro(
       "waiting", [](PythonEngine& self) { return self.told(&Engine::waiting); }, "Requests in the queue.");
   engine.def_prop_ro(
       "prefix_bytes", [](PythonEngine& self) { return self.told(&Engine::prefix_bytes); },
-      "Memory of the KV caches of requests that have ended.");
+      "Memory of the prefix cache.");
 }
 
 }  // namespace qkv::python

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv.Model.generate: a model goes on from a prompt.
+// qkv.Model.generate: generates text from a prompt.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <qkv/generate.h>
@@ -18,7 +18,7 @@
 namespace qkv::python {
 namespace {
 
-// Called by C++ for each token; an exception of Python's, Ctrl-C included, ends the text and comes out of generate().
+// Called from C++ for each token; a Python exception, including Ctrl-C, ends generation and propagates from generate().
 class Listener {
  public:
   Listener(const ModelCore& core, const nb::object& callback, bool as_text)
@@ -32,7 +32,7 @@ class Listener {
     const std::string shown = stream_.push(core_.tokenizer->decode(token));
     return shown.empty() || goes_on(callback_(unicode(shown)));
   }
-  // What is left of an unfinished character.
+  // Passes on the bytes of an incomplete character.
   void finish() {
     const std::string rest = stream_.flush();
     if (as_text_ && !callback_.is_none() && !rest.empty()) callback_(unicode(rest));
@@ -80,7 +80,7 @@ GenerateArguments::GenerateArguments(std::int64_t max_tokens, const nb::kwargs& 
     ++known;
     const nb::object object = given[name];
     if (!nb::try_cast(object, value))
-      throw nb::type_error(("the argument " + std::string(name) + " cannot be " + shown_text(object)).c_str());
+      throw nb::type_error(("argument " + std::string(name) + " has an invalid value: " + shown_text(object)).c_str());
   };
   take("temperature", s.temperature);
   take("top_k", s.top_k);
@@ -102,7 +102,7 @@ GenerateArguments::GenerateArguments(std::int64_t max_tokens, const nb::kwargs& 
   } else {
     take("details", details);
   }
-  if (known < given.size()) throw nb::type_error(("unexpected names among the arguments " + shown_text(given)).c_str());
+  if (known < given.size()) throw nb::type_error(("unexpected keyword arguments in " + shown_text(given)).c_str());
 }
 
 nb::object ids_array(const std::vector<std::int32_t>& tokens) {
@@ -127,11 +127,10 @@ void bind_generate(nb::class_<PythonModel>& model) {
           "= 1.0, frequency_penalty: float = 0.0, presence_penalty: float = 0.0, repeat_last_n: int = 64, seed: int "
           "= 0, shift: bool = False, keep: int = 4, on_token: typing.Callable[[typing.Any], bool | None] | None = "
           "None, details: bool = False) -> typing.Any"),
-      "Goes on from a text, or from token ids: returns the new text, or the new ids; with details, Generated(text, "
-      "tokens, reason, prompt_evaluated, prompt_seconds, generate_seconds, prompt_cached). on_token is called with "
-      "each "
-      "piece of text in whole characters (bytes that are none come as U+FFFD), or with each id, and ends the text by "
-      "returning False. temperature 0 takes the most probable token. Ctrl-C ends it with KeyboardInterrupt. "
+      "Generates from a text or from token ids. Returns the new text or ids; with details, Generated(text, tokens, "
+      "reason, prompt_evaluated, prompt_seconds, generate_seconds, prompt_cached). on_token is called with each piece "
+      "of text in complete characters (invalid UTF-8 becomes U+FFFD), or with each id, and ends generation by "
+      "returning False. temperature 0 takes the most probable token. Ctrl-C raises KeyboardInterrupt. Raises "
       "ValueError.");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments of Python that say how a text is generated.
+// Generation options from Python arguments.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,9 +7,9 @@
 
 namespace qkv::python {
 
-// Options by name: those of sampling, shift, keep and stop, and the callbacks.
+// Options by keyword: sampling, shift, keep and stop, and the callbacks.
 struct GenerateArguments {
-  // Throws nb::type_error for a name that is none and for a value of another type.
+  // Throws nb::type_error for an unknown keyword and for a value of the wrong type.
   GenerateArguments(std::int64_t max_tokens, const nanobind::kwargs& given, bool for_engine);
 
   GenerateOptions options;
@@ -17,7 +17,7 @@ struct GenerateArguments {
   bool details = false;
 };
 
-// Python's Generated. text: None for a prompt of ids.
+// The Python result, Generated. text: None for a prompt of ids.
 nanobind::object generated(const GenerateResult& result, const nanobind::object& text);
 nanobind::object ids_array(const std::vector<std::int32_t>& tokens);
 

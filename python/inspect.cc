@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv.inspect: everything that one forward pass made.
+// qkv.inspect: the activations of one forward pass.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -122,7 +122,7 @@ nb::object effect(PythonModel& model, nb::handle prompt, const Heads& zeroed, co
 
 void bind_inspect(nb::module_& m) {
   using nb::arg;
-  nb::class_<PythonTrace>(m, "Trace", "Everything that one forward pass over one text made; arrays show it in place.")
+  nb::class_<PythonTrace>(m, "Trace", "The activations of one forward pass over one text; arrays are zero-copy views.")
       .def_prop_ro(
           "tokens",
           [](PythonTrace& self) {
@@ -138,16 +138,17 @@ void bind_inspect(nb::module_& m) {
             for (const std::string& piece : self.trace->pieces) pieces.append(nb::bytes(piece.data(), piece.size()));
             return pieces;
           },
-          nb::sig("def pieces(self) -> list[bytes]"), "The tokens' bytes, which may be parts of characters.")
+          nb::sig("def pieces(self) -> list[bytes]"), "The tokens' bytes; may be partial characters.")
       .def_prop_ro(
           "layers", &layers, nb::sig("def layers(self) -> list[dict[str, numpy.ndarray]]"),
-          "Of each layer, by name: q, k, z [ctx, heads, d]; products, scaled, scores, pattern [n_head, ctx, "
+          "Activations of each layer, by name: q, k, v, z [ctx, heads, d]; products, scaled, scores, pattern [n_head, "
+          "ctx, "
           "ctx]; resid_pre, ln1_normalized, attn_out, resid_mid, mlp_pre, mlp_post, mlp_out, resid_post [ctx, d].")
       .def_prop_ro(
           "logits", [](PythonTrace& self) { return shown(self.trace->logits, nb::cast(self)); },
           nb::sig("def logits(self) -> numpy.ndarray"), "[ctx, vocab_size].")
       .def_prop_ro("lens", &lens, nb::sig("def lens(self) -> list[LensStage]"),
-                   "The logit lens: what the model would say after each layer; n_layer + 1 stages.")
+                   "Logit lens: predictions after each layer; n_layer + 1 stages.")
       .def_prop_ro(
           "rollout", [](PythonTrace& self) { return shown(self.trace->rollout, nb::cast(self)); },
           nb::sig("def rollout(self) -> numpy.ndarray | None"), "Attention rollout, [n_layer, ctx, ctx].")
@@ -162,15 +163,16 @@ void bind_inspect(nb::module_& m) {
             return save_trace(path, *self.trace);
           },
           arg("directory"), nb::sig("def save(self, directory: str | os.PathLike) -> int"),
-          "Every activation as a .npy file, named as TransformerLens names it; how many there are. FileError.")
+          "Writes every activation as a .npy file with its TransformerLens name; returns their number. Raises "
+          "FileError.")
       .def("page", &page, arg("most_bytes") = std::size_t{5'000'000},
-           "The page of qkv inspect --html: one HTML file of at most so many bytes, as a text.");
+           "The page of qkv inspect --html: one HTML file of at most most_bytes, as a string.");
   m.def("inspect", &inspect, arg("model"), arg("prompt"), nb::kw_only(), arg("lens_top") = 5, arg("rollout") = true,
         arg("head_scores") = false,
         nb::sig("def inspect(model: Model, prompt: str | bytes | Integers, *, lens_top: int = 5, rollout: bool = True, "
                 "head_scores: bool = False) -> Trace"),
-        "Records one forward pass over a text or token ids. Attention weights say how values are mixed; they are no "
-        "proof of what a head means: head_effect() changes heads and shows what follows.");
+        "Records one forward pass over a text or token ids. Attention weights show how values are mixed; they do not "
+        "prove what a head does: head_effect() changes heads and measures the effect.");
   m.def(
       "head_scores",
       [](PythonModel& model, std::uint64_t seed) {
@@ -179,12 +181,12 @@ void bind_inspect(nb::module_& m) {
       },
       arg("model"), nb::kw_only(), arg("seed") = 1,
       nb::sig("def head_scores(model: Model, *, seed: int = 1) -> list[HeadScores]"),
-      "How much each head behaves in known ways on random tokens that are read twice, 0 to 1.");
+      "How much each head behaves in known ways on a repeated sequence of random tokens, 0 to 1.");
   m.def("head_effect", &effect, arg("model"), arg("prompt"), nb::kw_only(), arg("zero") = Heads{},
         arg("patch") = Heads{}, arg("other").none() = nb::none(),
         nb::sig("def head_effect(model: Model, prompt: str | bytes | Integers, *, zero: list[tuple[int, int]] = ..., "
                 "patch: list[tuple[int, int]] = ..., other: str | bytes | Integers | None = None) -> HeadEffect"),
-        "What becomes of the next token if heads (layer, head) give nothing, or give what they give in another text.");
+        "Effect on the next-token prediction of zeroing heads (layer, head), or patching them from another text.");
 }
 
 }  // namespace qkv::python

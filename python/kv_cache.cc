@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv.KvCache: keys and values of the tokens read so far, of one attention layer.
+// qkv.KvCache: the KV cache of one attention layer.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <qkv/kv_cache.h>
@@ -15,7 +15,7 @@
 namespace qkv::python {
 namespace {
 
-// Python's threads take turns.
+// Serializes calls from Python threads.
 struct PythonCache {
   KvCache cache;
   std::int64_t d_v;
@@ -59,7 +59,7 @@ nb::object attend(PythonCache& self, nb::handle q, std::optional<std::int64_t> w
 
 void bind_kv_cache(nb::module_& m) {
   using nb::arg;
-  nb::class_<PythonCache>(m, "KvCache", "The keys and values of the tokens read so far, of one attention layer.")
+  nb::class_<PythonCache>(m, "KvCache", "KV cache of one attention layer: keys and values of the tokens so far.")
       .def(
           "__init__",
           [](PythonCache* self, std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, std::int64_t d_v,
@@ -68,8 +68,8 @@ void bind_kv_cache(nb::module_& m) {
           },
           arg("batch"), arg("n_kv_head"), arg("d_k"), arg("d_v"), arg("capacity"), nb::kw_only(), arg("window") = 0,
           arg("dtype") = "f32",
-          "Holds up to capacity tokens; window above 0: a rolling cache for models whose tokens see so many tokens, "
-          "themselves included. dtype: 'f32', 'bf16', 'f16', 'q8_0' or 'f64'. ValueError.")
+          "Holds up to capacity tokens; window > 0: a rolling cache for models whose tokens see that many tokens, "
+          "including themselves. dtype: 'f32', 'bf16', 'f16', 'q8_0' or 'f64'. Raises ValueError.")
       .def(
           "append",
           [](PythonCache& self, nb::handle k, nb::handle v) {
@@ -77,21 +77,21 @@ void bind_kv_cache(nb::module_& m) {
             self.alone([&] { self.cache.append(keys.view(), values.view()); });
           },
           arg("k"), arg("v"), nb::sig("def append(self, k: Array, v: Array) -> None"),
-          "Adds keys [batch, n_kv_head, new_len, d_k] and values [batch, n_kv_head, new_len, d_v], rounded to the "
-          "cache's type. ValueError; the cache is then as it was.")
+          "Appends keys [batch, n_kv_head, new_len, d_k] and values [batch, n_kv_head, new_len, d_v], rounded to the "
+          "cache's type. Raises ValueError and leaves the cache unchanged.")
       .def("attend", &attend, arg("q"), nb::kw_only(), arg("window_left").none() = nb::none(),
            arg("return_lse") = false, arg("options"),
            nb::sig("def attend(self, q: Array, *, scale: float | None = None, softcap: float = 0.0, window_left: int | "
                    "None = None, alibi: Array | None = None, sinks: Array | None = None, return_lse: bool = False) -> "
                    "typing.Any"),
-           "Attention of the newest q_len tokens, q [batch, n_head, q_len, d_k], whose keys are in the cache already, "
-           "over all that it holds, causal. The bits of a full pass.")
+           "Causal attention of the newest q_len tokens over the whole cache. q [batch, n_head, q_len, d_k]; their "
+           "keys must already be in the cache. Bit-identical to a full pass.")
       .def_prop_ro(
-          "size", [](PythonCache& self) { return self.cache.size(); }, "Tokens held.")
+          "size", [](PythonCache& self) { return self.cache.size(); }, "Tokens in the cache.")
       .def("__len__", [](PythonCache& self) { return self.cache.size(); })
       .def_prop_ro(
           "first_key", [](PythonCache& self) { return self.cache.first_key(); },
-          "The absolute position of the oldest token held.")
+          "Absolute position of the oldest token in the cache.")
       .def_prop_ro("capacity", [](PythonCache& self) { return self.cache.capacity(); })
       .def_prop_ro("bytes_per_token", [](PythonCache& self) { return self.cache.bytes_per_token(); })
       .def(
@@ -100,7 +100,7 @@ void bind_kv_cache(nb::module_& m) {
           arg("count"))
       .def(
           "truncate", [](PythonCache& self, std::int64_t size) { self.alone([&] { self.cache.truncate(size); }); },
-          arg("size"), "Keeps the oldest size tokens.")
+          arg("size"), "Keeps only the oldest size tokens.")
       .def("clear", [](PythonCache& self) { self.alone([&] { self.cache.clear(); }); });
 }
 

@@ -26,7 +26,7 @@ Dims joined(const Dims& a, const Dims& b) {
   return Dims(std::span<const std::int64_t>(all.data(), std::size_t(a.rank() + b.rank())));
 }
 
-// The step from one place to the next along axes that together have one stride; 0 where they are of size 1.
+// The common stride of axes that can be merged into one; 0 if all have size 1.
 std::int64_t joint_stride(const Dims& size, const Dims& stride, int begin) {
   for (int axis = size.rank() - 1; axis >= begin; --axis) {
     if (size[axis] != 1) return stride[axis];
@@ -76,9 +76,9 @@ void LeadingAxes::add_broadcast(const char* name, const ConstView& view, int own
   narrow(axes);
 }
 
-// Moves the split to the right until the axes behind it have one stride in this array too, or none at all.
+// Moves the split to the right until the axes after it have a common stride in this array too, or are all broadcast.
 void LeadingAxes::narrow(const Along& axes) {
-  if (element_count(lead_) == 0) return;  // nothing to walk through, but options are still checked
+  if (element_count(lead_) == 0) return;  // nothing to compute, but options are still checked
   std::int64_t size = 1, stride = 0;
   bool broadcast = false;
   for (int axis = lead_.rank() - 1; axis >= split_; --axis) {
@@ -109,7 +109,7 @@ View LeadingAxes::at(const View& view, int own, std::int64_t call) const {
   const Dims inner = part(axes.size, split_, lead_.rank());
   const std::int64_t places = element_count(inner);
   const Dims batch{batch_ == 0 && places != 1 ? 0 : places}, batch_stride{joint_stride(axes.size, axes.stride, split_)};
-  // Axes of its own that are not there (a mask of low rank, an array without heads) have size 1.
+  // Missing own axes (a mask of low rank, an array without heads) have size 1.
   const int first = std::max(0, view.rank() - own), there = view.rank() - first;
   Dims shape, strides;
   shape = batch;
@@ -132,7 +132,7 @@ std::vector<std::int64_t> LeadingAxes::at(const char* name, const std::vector<st
                                           std::int64_t call) const {
   if (calls_ <= 1 || values.size() <= 1) return values;
   if (static_cast<std::int64_t>(values.size()) != calls_ * batch_) {
-    fail(std::string(name) + " must have one number a sequence (" + std::to_string(calls_ * batch_) + ")",
+    fail(std::string(name) + " must have one number per sequence (" + std::to_string(calls_ * batch_) + ")",
          std::to_string(values.size()));
   }
   const auto begin = values.begin() + call * batch_;

@@ -22,14 +22,14 @@
 namespace qkv::python {
 namespace {
 
-// The device of a name, or of a type if it has none.
+// The device by name, or by dtype if device is None.
 std::string device_of(nb::handle device, const std::string& dtype) {
   if (dtype != "f32" && dtype != "f64") throw std::invalid_argument("[model] dtype must be f32 or f64; found " + dtype);
   const std::string of_type = dtype == "f64" ? "reference" : "cpu";
   const std::string name = device.is_none() ? of_type : name_given("device", device);
   require_device(name);
   if (dtype == "f64" && name != of_type)
-    throw std::invalid_argument("[model] dtype f64 is computed on the device reference; found " + name);
+    throw std::invalid_argument("[model] dtype f64 needs the device reference; found " + name);
   return name;
 }
 
@@ -101,13 +101,13 @@ nb::object loss_and_gradients(PythonModel& self, nb::handle tokens, nb::handle t
   return nb::make_tuple(sum.mean(), named(self.core->model(), std::move(gradients)));
 }
 
-// Keeps a model alive while arrays show its parameters, and says that they may be changed.
+// Keeps a model and its parameter access alive while arrays show its parameters.
 struct ShownParameters {
   nb::object model;
   Model::ParameterAccess access;
 };
 
-// Arrays that show the parameters themselves. While one exists, every computation sees what is written into it.
+// Zero-copy arrays of the parameters. While one exists, every computation sees what is written to it.
 nb::dict parameters(PythonModel& self) {
   Model& model = self.core->model();
   auto shown = std::make_unique<ShownParameters>(
@@ -127,7 +127,7 @@ void save(PythonModel& self, nb::handle path, const std::string& format, nb::han
   if (format != "qkv" && format != "huggingface" && format != "gguf")
     throw std::invalid_argument("[model] format must be 'qkv', 'huggingface' or 'gguf'; found '" + format + "'");
   if (format == "qkv" && !kind.empty())
-    throw std::invalid_argument("[model] type is for 'huggingface' and 'gguf'; found it with 'qkv'");
+    throw std::invalid_argument("[model] type is only for formats 'huggingface' and 'gguf'; found 'qkv'");
   self.core->compute([&] {
     const Model& model = self.core->model();
     if (format == "qkv") {
@@ -152,7 +152,7 @@ std::string described(PythonModel& self) {
 
 void bind_model(nb::module_& m) {
   using nb::arg;
-  m.def("preset_names", &preset_names, "The names that Model(preset=...) knows.");
+  m.def("preset_names", &preset_names, "Names for Model(preset=...).");
   m.def(
       "devices",
       [] {
@@ -160,14 +160,14 @@ void bind_model(nb::module_& m) {
         for (const DeviceInfo& info : devices()) all[nb::cast(info.name)] = nb::cast(info.description);
         return all;
       },
-      nb::sig("def devices() -> dict[str, str]"), "The names that device= takes, each with a line about it.");
-  m.def("fast_bf16", &fast_bf16, "Whether this machine has instructions for bf16 matrix products.");
+      nb::sig("def devices() -> dict[str, str]"), "Device names for device=, with a description of each.");
+  m.def("fast_bf16", &fast_bf16, "Whether this machine has bf16 matmul instructions.");
   nb::class_<PythonModel> model(
       m, "Model",
-      "A decoder-only language model. Threads may share one: they take turns.\n\n"
-      "Model(preset=None, *, seed=0, dtype='f32', device=None, tokenizer=None, **config): with "
-      "random parameters from the seed; config names members of ModelConfig (n_layer, d_model "
-      "...), layers=[{...}, ...] has what differs layer by layer; device: see devices().");
+      "A decoder-only language model. Thread-safe: calls from several threads are serialized.\n\nModel(preset=None, *, "
+      "seed=0, dtype='f32', device=None, tokenizer=None, **config): random parameters from the seed; config sets "
+      "members of ModelConfig (n_layer, d_model ...); layers=[{...}, ...] has the members that differ per layer; "
+      "device: see devices().");
   model.def(
       "__init__",
       [](PythonModel* self, nb::handle name, std::uint64_t seed, const std::string& dtype, nb::handle device,
@@ -180,27 +180,27 @@ void bind_model(nb::module_& m) {
           "None, tokenizer: Tokenizer | None = None, **config: typing.Any) -> None"));
   model.def_static("load", &load, arg("path"), nb::kw_only(), arg("device").none() = nb::none(),
                    nb::sig("def load(path: str | os.PathLike, *, device: str | None = None) -> Model"),
-                   "The model at a path, of any format that is read: a directory of qkv's or Hugging Face's, a GGUF "
-                   "file, a checkpoint of ANDREA; on a device of devices(). FileError.");
-  model.def("on_device", &on_device, arg("device"), "The same model on another device, in the device's type.");
+                   "Loads a model: a qkv or Hugging Face directory, a GGUF file or an ANDREA checkpoint; device: see "
+                   "devices(). Raises FileError.");
+  model.def("on_device", &on_device, arg("device"), "A copy of the model on another device, in that device's type.");
   model.def_prop_ro("device", [](PythonModel& self) { return self.core->model().device(); });
   model.def("save", &save, arg("path"), nb::kw_only(), arg("format") = "qkv", arg("type").none() = nb::none(),
             nb::sig("def save(self, path: str | os.PathLike, *, format: typing.Literal['qkv', 'huggingface', 'gguf'] = "
                     "'qkv', type: str | None = None) -> None"),
-            "A directory of qkv's or Hugging Face's, or a GGUF file (type 'bf16', 'f16', 'f32', 'q8_0', 'q4_0', "
-            "'q4_1'). FileError.");
+            "Saves a qkv or Hugging Face directory, or a GGUF file (type 'bf16', 'f16', 'f32', 'q8_0', 'q4_0', "
+            "'q4_1'). Raises FileError.");
   model.def("forward", &forward, arg("tokens"), arg("lengths").none() = nb::none(),
             nb::sig("def forward(self, tokens: Integers, lengths: Integers | None = None) -> numpy.ndarray"),
             "Logits [ctx, vocab_size] of tokens [ctx], or [batch, ctx, vocab_size] of [batch, ctx]. lengths [batch]: "
-            "what is past them is padding.");
+            "tokens past a sequence's length are padding.");
   model.def("__call__", &forward, arg("tokens"), arg("lengths").none() = nb::none(),
             nb::sig("def __call__(self, tokens: Integers, lengths: Integers | None = None) -> numpy.ndarray"),
-            "As forward.");
+            "Same as forward.");
   model.def(
       "loss", &loss, arg("tokens"), arg("targets").none() = nb::none(), arg("lengths").none() = nb::none(),
       nb::sig("def loss(self, tokens: Integers, targets: Integers | None = None, lengths: Integers | None = None) "
               "-> float"),
-      "The mean of -ln p(target) in nats. targets: as tokens, -1 is ignored; the tokens that follow unless given.");
+      "Mean of -ln p(target) in nats. targets: shaped like tokens, -1 is ignored; default: the next tokens.");
   model.def(
       "loss_and_gradients", &loss_and_gradients, arg("tokens"), arg("targets").none() = nb::none(),
       arg("lengths").none() = nb::none(),
@@ -208,11 +208,11 @@ void bind_model(nb::module_& m) {
               "None = None) -> tuple[float, dict[str, numpy.ndarray]]"),
       "The loss, and its gradient with respect to each parameter, by name.");
   model.def_prop_ro("parameters", &parameters, nb::sig("def parameters(self) -> dict[str, numpy.ndarray]"),
-                    "The parameters by name: arrays that show them where they lie. Ask anew before each change that "
+                    "The parameters by name, as zero-copy arrays. Get this property again before each change that "
                     "follows a computation.");
   model.def_prop_ro(
       "config", [](PythonModel& self) { return to_dict(self.core->model().config()); },
-      nb::sig("def config(self) -> dict[str, typing.Any]"), "Every size and switch, filled in.");
+      nb::sig("def config(self) -> dict[str, typing.Any]"), "The complete configuration.");
   model.def_prop_ro("parameter_count", [](PythonModel& self) { return parameter_count(self.core->model().config()); });
   model.def_prop_ro(
       "tokenizer", [](PythonModel& self) { return self.core->tokenizer; },
@@ -226,7 +226,7 @@ void bind_model(nb::module_& m) {
       [](PythonModel& self, const std::string& type) {
         self.core->compute([&] { self.core->model().set_compute_dtype(dtype_from_name(type)); });
       },
-      "Type that the inputs of matrix products are rounded to: 'f32' or 'bf16' ('f64' for a model of f64).");
+      "Compute dtype of matmuls and attention: 'f32' or 'bf16' ('f64' for an f64 model).");
   model.def("__repr__", &described);
   bind_generate(model);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model as Python holds it: with its tokenizer, alone or inside a trainer, used by one thread at a time.
+// The model behind Python objects: with its tokenizer, standalone or in a trainer, used by one thread at a time.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -20,7 +20,7 @@ namespace qkv::python {
 
 namespace nb = nanobind;
 
-// C++ models and trainers are not thread-safe; Python's threads would meet here, since the GIL is released.
+// Serializes access: C++ models and trainers are not thread-safe, and the GIL is released while they compute.
 class ModelCore {
  public:
   ModelCore(Model model, std::optional<Tokenizer> words, std::vector<std::int32_t> ends, TextFacts facts = {})
@@ -36,22 +36,21 @@ class ModelCore {
         trainer_(std::make_unique<Trainer>(std::move(trained))) {}
 
   Model& model() {
-    if (!trainer_ && !own_) throw std::invalid_argument("[model] expected a model; found one that a trainer lost");
+    if (!trainer_ && !own_) throw std::invalid_argument("[model] expected a model; found one lost by a failed trainer");
     return trainer_ ? trainer_->model() : *own_;
   }
   Trainer& trainer() { return *trainer_; }
   bool in_training() const noexcept { return trainer_ != nullptr; }
-  // The model goes into a trainer, which Python's model then shows; both are used in turn.
+  // Moves the model into a trainer; the Python model then refers to the trainer's.
   void train(TokenDataset data, const TrainConfig& config) {
     trainer_ = std::make_unique<Trainer>(std::move(*own_), *tokenizer, std::move(data), config);
     trainer_->set_text_facts(text_facts());
     own_.reset();
   }
-  // Without the GIL, and alone. Throws where a callback of this very model's work calls it again.
+  // Runs `work` exclusively, without the GIL. Throws if called from a callback of this model's own work.
   template <class Compute>
   auto compute(Compute&& work) {
-    if (is_used_here())
-      throw std::invalid_argument("[model] a callback cannot use the model that calls it; found that it does");
+    if (is_used_here()) throw std::invalid_argument("[model] a callback must not use the model that called it");
     const nb::gil_scoped_release released;
     const std::lock_guard<std::mutex> alone(mutex_);
     const User user(user_);
@@ -82,7 +81,7 @@ class ModelCore {
 
 using SharedModel = std::shared_ptr<ModelCore>;
 
-// Python's class.
+// The Python class.
 struct PythonModel {
   SharedModel core;
 };
@@ -94,8 +93,8 @@ struct TokenRows {
   std::vector<std::int32_t> tokens;  // [batch, ctx]
 };
 TokenRows token_rows(const char* name, nb::handle object);
-// Sequences for the model: tokens, and what should follow them, which is what does follow unless it is given; -1 where
-// nothing does, at the end of a row or of its length.
+// Sequences for the model: tokens and targets. Default targets: the next tokens, and -1 at the end of a row or of its
+// length.
 struct BatchRows {
   BatchRows(nb::handle tokens_given, nb::handle targets_given, nb::handle lengths_given);
   Batch batch() const { return {tokens.batch, tokens.ctx, tokens.tokens, targets, lengths}; }
@@ -104,13 +103,13 @@ struct BatchRows {
   std::vector<std::int32_t> targets;  // [batch, ctx]
   std::vector<std::int64_t> lengths;  // [batch] or empty
 };
-// The ids of a text (what stands before every text included) or of integers.
+// Token ids of a text (including the begin token) or from integers.
 std::vector<std::int32_t> prompt_tokens(const ModelCore& core, nb::handle prompt);
-// Throws std::invalid_argument if the model has none.
+// Throws std::invalid_argument if the model has no tokenizer.
 const Tokenizer& require_tokenizer(const ModelCore& core);
 
-// A configuration as a dict of Python's, and back: changes the named members, and throws std::invalid_argument for a
-// name that is none.
+// Converts a configuration to a Python dict; update() sets the named members and throws std::invalid_argument for an
+// unknown name.
 nb::dict to_dict(const ModelConfig& config);
 void update(ModelConfig& config, const nb::dict& values);
 nb::dict to_dict(const TrainConfig& config);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiled part of the Python package: what C++ throws, and the module's functions and classes.
+// The compiled part of the Python package: exception translation, and the module's functions and classes.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -19,8 +19,8 @@ namespace nb = nanobind;
 
 namespace {
 
-// qkv.FileError is an OSError that knows the path and the byte; qkv.TrainingDiverged a RuntimeError that knows the
-// step; qkv.QueueFullError a RuntimeError.
+// qkv.FileError is an OSError with the path and byte offset; qkv.TrainingDiverged is a RuntimeError with the step;
+// qkv.QueueFullError is a RuntimeError.
 void translate_error(const std::exception_ptr& pointer, void*) {
   const auto text = [](const std::string& bytes) { return qkv::python::unicode(bytes); };  // paths may be any bytes
   try {
@@ -40,15 +40,15 @@ void translate_error(const std::exception_ptr& pointer, void*) {
 
 NB_MODULE(_qkv, m) {
   m.doc() = "Attention and small language models: the compiled part of qkv.";
-  nb::set_leak_warnings(false);  // what a program still holds when it ends is its own matter
+  nb::set_leak_warnings(false);  // objects still alive at exit are not an error
   nb::register_exception_translator(translate_error);
   m.attr("__version__") = QKV_VERSION;
   m.def("set_num_threads", &qkv::set_num_threads, nb::arg("threads"),
-        "How many threads later calls compute with, in the whole process; 0 means one a core. Results never depend on "
-        "it. Not to be called while another thread computes.");
-  m.def("num_threads", &qkv::num_threads, "How many threads calls compute with.");
+        "Sets the number of threads for all later calls, process-wide; 0 = one per core. Results do not depend on it. "
+        "Do not call while another thread computes.");
+  m.def("num_threads", &qkv::num_threads, "Number of compute threads.");
   m.def("kernel_set", &qkv::kernel_set,
-        "'portable', 'avx2', 'avx512' or 'avx512_bf16'; QKV_KERNELS forces one, QKV_CPU limits the processor.");
+        "'portable', 'avx2', 'avx512' or 'avx512_bf16'; QKV_KERNELS selects one, QKV_CPU limits the processor level.");
   qkv::python::bind_attention(m);
   qkv::python::bind_attention_backward(m);
   qkv::python::bind_kv_cache(m);

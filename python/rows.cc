@@ -21,7 +21,8 @@ TokenRows token_rows(const char* name, nb::handle object) {
   rows.ctx = view.shape[view.rank() - 1];
   for (const std::int64_t id : integers(name, object)) {
     if (id < std::numeric_limits<std::int32_t>::min() || id > std::numeric_limits<std::int32_t>::max())
-      throw std::invalid_argument(std::string("[model] ") + name + " must be token ids; found " + std::to_string(id));
+      throw std::invalid_argument(std::string("[model] ") + name + " must be 32-bit token ids; found " +
+                                  std::to_string(id));
     rows.tokens.push_back(static_cast<std::int32_t>(id));
   }
   return rows;
@@ -32,7 +33,7 @@ BatchRows::BatchRows(nb::handle tokens_given, nb::handle targets_given, nb::hand
   if (!targets_given.is_none()) {
     TokenRows wanted = token_rows("targets", targets_given);
     if (wanted.batch != tokens.batch || wanted.ctx != tokens.ctx)
-      throw std::invalid_argument("[model] targets must have the shape of tokens; found another");
+      throw std::invalid_argument("[model] targets must have the shape of tokens; found a different shape");
     targets = std::move(wanted.tokens);
     return;
   }
@@ -46,7 +47,7 @@ BatchRows::BatchRows(nb::handle tokens_given, nb::handle targets_given, nb::hand
 }
 
 const Tokenizer& require_tokenizer(const ModelCore& core) {
-  if (!core.tokenizer) throw std::invalid_argument("[model] this needs a tokenizer; found a model made without one");
+  if (!core.tokenizer) throw std::invalid_argument("[model] expected a model with a tokenizer; found one without");
   return *core.tokenizer;
 }
 
@@ -56,7 +57,8 @@ std::vector<std::int32_t> prompt_tokens(const ModelCore& core, nb::handle prompt
   const Tokenizer& tokenizer = require_tokenizer(core);
   std::vector<std::int32_t> tokens = tokenizer.encode(*text);
   if (tokenizer.begin_token() >= 0) tokens.insert(tokens.begin(), tokenizer.begin_token());
-  if (tokens.empty() && tokenizer.end_token() >= 0) tokens.push_back(tokenizer.end_token());  // a new text begins
+  if (tokens.empty() && tokenizer.end_token() >= 0)
+    tokens.push_back(tokenizer.end_token());  // an empty prompt starts a new text
   return tokens;
 }
 

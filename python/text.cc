@@ -21,7 +21,7 @@ std::optional<std::string> text_bytes(nb::handle object) {
 
 std::string name_given(const char* argument, nb::handle object) {
   if (!PyUnicode_Check(object.ptr()))
-    throw nb::type_error((std::string(argument) + " must be a name; found " + shown_text(object)).c_str());
+    throw nb::type_error((std::string(argument) + " must be a string; found " + shown_text(object)).c_str());
   return *text_bytes(object);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python's texts and paths as bytes.
+// Converts Python strings and paths to bytes.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -9,16 +9,16 @@
 
 namespace qkv::python {
 
-// str or bytes; nothing for other objects. Lone surrogates are what Python made of bytes that were no UTF-8, and go
-// back to those bytes.
+// Bytes of a str or bytes object; nullopt for other objects. Lone surrogates (Python's surrogateescape) become the
+// original bytes.
 std::optional<std::string> text_bytes(nanobind::handle object);
-// The same of a name that an argument must be. Throws nb::type_error.
+// The same for an argument that must be a string. Throws nb::type_error.
 std::string name_given(const char* argument, nanobind::handle object);
-// What Python shows of an object, for errors.
+// ascii() of an object, for error messages.
 std::string shown_text(nanobind::handle object);
-// Bytes as str, the other way round.
+// Converts bytes to str; the inverse of text_bytes.
 nanobind::object unicode(const std::string& bytes);
-// A str, bytes or os.PathLike. Throws nb::python_error.
+// Path from str, bytes or os.PathLike. Throws nb::python_error.
 std::string path_of(nanobind::handle path);
 
 }  // namespace qkv::python

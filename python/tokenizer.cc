@@ -19,7 +19,7 @@ namespace {
 
 std::string bytes_of(nb::handle given) {
   std::optional<std::string> bytes = text_bytes(given);
-  if (!bytes) throw nb::type_error("[tokenizer] a text must be str or bytes");
+  if (!bytes) throw nb::type_error("[tokenizer] text must be str or bytes");
   return *std::move(bytes);
 }
 
@@ -38,11 +38,11 @@ std::string decoded(const Tokenizer& tokenizer, nb::handle ids) {
 
 void bind_tokenizer(nb::module_& m) {
   using nb::arg;
-  nb::class_<Tokenizer>(m, "Tokenizer", "Text to token ids and back. Text is str, or bytes of any kind.")
+  nb::class_<Tokenizer>(m, "Tokenizer", "Text to token ids and back. Text is str or arbitrary bytes.")
       .def_static("bytes", &Tokenizer::bytes, "256 tokens, id = byte, and an end token.")
       .def_static(
           "load", [](nb::handle path) { return Tokenizer::load(path_of(path)); }, arg("path"),
-          nb::sig("def load(path: str | os.PathLike) -> Tokenizer"), "From tokenizer.json. FileError.")
+          nb::sig("def load(path: str | os.PathLike) -> Tokenizer"), "Loads tokenizer.json. Raises FileError.")
       .def_static(
           "train_bpe",
           [](nb::handle text, std::int64_t size) {
@@ -51,7 +51,7 @@ void bind_tokenizer(nb::module_& m) {
             return Tokenizer::train_bpe(bytes, size, {});
           },
           arg("text"), arg("size"), nb::sig("def train_bpe(text: str | Bytes, size: int) -> Tokenizer"),
-          "Byte-level BPE learnt from a text; size counts the 256 bytes and the end token as well.")
+          "Trains byte-level BPE on a text; size includes the 256 bytes and the end token.")
       .def_static(
           "train_harris",
           [](nb::handle text, std::int64_t size) {
@@ -60,11 +60,11 @@ void bind_tokenizer(nb::module_& m) {
             return Tokenizer::train_harris(bytes, size);
           },
           arg("text"), arg("size"), nb::sig("def train_harris(text: str | Bytes, size: int) -> Tokenizer"),
-          "Segments as Zellig Harris found morphemes; size counts as for train_bpe.")
+          "Morpheme segments by Zellig Harris's method; size as for train_bpe.")
       .def("__len__", &Tokenizer::size)
-      .def_prop_ro("size", &Tokenizer::size, "How many ids there are.")
+      .def_prop_ro("size", &Tokenizer::size, "Number of ids.")
       .def_prop_ro("end_token", &Tokenizer::end_token, "-1 if there is none.")
-      .def_prop_ro("begin_token", &Tokenizer::begin_token, "What a model expects before every text; -1 if nothing.")
+      .def_prop_ro("begin_token", &Tokenizer::begin_token, "Token that a model expects before every text; -1 if none.")
       .def(
           "encode",
           [](const Tokenizer& self, nb::handle text, bool special) {
@@ -78,11 +78,11 @@ void bind_tokenizer(nb::module_& m) {
           },
           arg("text"), nb::kw_only(), arg("special") = false,
           nb::sig("def encode(self, text: str | Bytes, *, special: bool = False) -> numpy.ndarray"),
-          "Ids, i32. special: '<|endoftext|>' and its like in the text are control tokens, not letters.")
+          "Ids, i32. special: '<|endoftext|>' and the like in the text become control tokens.")
       .def(
           "decode", [](const Tokenizer& self, nb::handle ids) { return unicode(decoded(self, ids)); }, arg("ids"),
           nb::sig("def decode(self, ids: Integers) -> str"),
-          "The text; bytes that are no UTF-8 come as lone surrogates (surrogateescape), which encode() takes back.")
+          "The text; invalid UTF-8 bytes become lone surrogates (surrogateescape), which encode() converts back.")
       .def(
           "decode_bytes",
           [](const Tokenizer& self, nb::handle ids) {
@@ -92,7 +92,8 @@ void bind_tokenizer(nb::module_& m) {
           arg("ids"), nb::sig("def decode_bytes(self, ids: Integers) -> Bytes"), "The text's bytes.")
       .def(
           "save", [](const Tokenizer& self, nb::handle path) { self.save(path_of(path)); }, arg("path"),
-          nb::sig("def save(self, path: str | os.PathLike) -> None"), "tokenizer.json, atomically. FileError.")
+          nb::sig("def save(self, path: str | os.PathLike) -> None"),
+          "Writes tokenizer.json, atomically. Raises FileError.")
       .def("json", &Tokenizer::json, "The text of tokenizer.json.");
 }
 

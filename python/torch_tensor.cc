@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t kReadOnly = 1;
 
-// DLPackExchangeAPI of DLPack 1.2; the functions that are not called here are plain pointers.
+// DLPackExchangeAPI of DLPack 1.2; functions not called here are declared as void pointers.
 struct ExchangeApi {
   std::uint32_t major, minor;
   void* older;
@@ -20,7 +20,7 @@ struct ExchangeApi {
   void* current_stream;
 };
 
-// What is looked up once. Objects live as long as the process: modules are never unloaded.
+// Looked up once. These objects live as long as the process: modules are never unloaded.
 struct Torch {
   nb::handle tensor, parameter, empty, cpu;
   std::array<nb::handle, 7> dtypes;

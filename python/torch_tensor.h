@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's tensors: read through the C functions of DLPack that PyTorch 2.10 and later give, which cost a tenth of
-// what __dlpack__ costs, and made for results. All of it with the GIL held, and only once PyTorch is imported.
+// PyTorch tensors: imported through the DLPack C functions of PyTorch 2.10 and later, which take a tenth of the time of
+// __dlpack__, and created for results. Call with the GIL held, and only if PyTorch is imported.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -11,7 +11,7 @@ namespace qkv::python {
 
 namespace nb = nanobind;
 
-// DLManagedTensorVersioned, as DLPack 1 lays it out.
+// DLManagedTensorVersioned of DLPack 1.
 struct HeldTensor {
   std::uint32_t major, minor;
   void* context;
@@ -20,12 +20,12 @@ struct HeldTensor {
   nb::dlpack::dltensor tensor;
 };
 
-// The memory of a tensor, which stays until this is destroyed.
+// Keeps the memory of a tensor alive.
 class TorchMemory {
  public:
   TorchMemory() = default;
-  // Holds nothing where the type is not PyTorch's own (a subclass may mean something else by its memory), where this
-  // PyTorch has no such functions, or where the tensor has no memory to show; and for writing, where it is read-only.
+  // Empty if the type is a subclass (which may interpret its memory differently), if this PyTorch does not have these
+  // functions, if the tensor has no accessible memory, or if it is read-only and `writable` is set.
   TorchMemory(nb::handle tensor, bool writable);
   ~TorchMemory() { release(); }
   TorchMemory(TorchMemory&& other) noexcept : held_(other.held_) { other.held_ = nullptr; }
@@ -39,8 +39,8 @@ class TorchMemory {
   HeldTensor* held_ = nullptr;
 };
 
-bool is_plain_torch_tensor(nb::handle object);  // torch.Tensor or torch.nn.Parameter, and no subclass of them
-// In this processor's memory, whatever the default device.
+bool is_plain_torch_tensor(nb::handle object);  // torch.Tensor or torch.nn.Parameter, not a subclass
+// In CPU memory, regardless of the default device.
 nb::object empty_torch_tensor(nb::handle shape, DType dtype);
 
 }  // namespace qkv::python

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv.Trainer: a model in training.
+// qkv.Trainer: trains a model.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <qkv/corpus.h>
@@ -42,7 +42,7 @@ nb::object to_python(const EvalReport& r) {
   return result_type("EvalReport")(r.step, r.loss, r.bits_per_byte, r.tokens, r.best);
 }
 
-// Tokens of a text, kept in a file without a name: it is mapped, and gone when it is no longer used.
+// Tokens of a text, in an unnamed memory-mapped file, which is freed when no longer used.
 TokenDataset tokenize_aside(const Corpus& corpus, const Tokenizer& tokenizer) {
   const auto name = std::filesystem::temp_directory_path() / ("qkv-tokens-" + std::to_string(std::random_device{}()));
   struct Remove {
@@ -62,7 +62,7 @@ TokenDataset dataset_of_files(const ModelCore& core, const std::vector<std::stri
 
 bool is_path(nb::handle object) { return text_bytes(object).has_value() || nb::hasattr(object, "__fspath__"); }
 
-// Paths of texts or of one token file, token ids, or ids for training and ids for validation.
+// Paths of text files or of one token file, token ids, or (training ids, validation ids).
 TokenDataset dataset_of(ModelCore& core, nb::handle data, double validation) {
   const bool list = PyList_Check(data.ptr()) || PyTuple_Check(data.ptr());
   if (is_path(data) || (list && nb::len(data) > 0 && is_path(data[0]))) {
@@ -79,7 +79,8 @@ TokenDataset dataset_of(ModelCore& core, nb::handle data, double validation) {
   if (PyTuple_Check(data.ptr()) && nb::len(data) == 2)
     return TokenDataset::from_tokens(token_rows("data", data[0]).tokens, token_rows("data", data[1]).tokens, vocab);
   if (!(validation >= 0 && validation < 1))
-    throw std::invalid_argument("[train] validation must be from 0 to below 1; found " + std::to_string(validation));
+    throw std::invalid_argument("[train] validation must be at least 0 and below 1; found " +
+                                std::to_string(validation));
   std::vector<std::int32_t> ids = token_rows("data", data).tokens;
   const auto cut = static_cast<std::ptrdiff_t>(ids.size()) -
                    static_cast<std::ptrdiff_t>(validation * static_cast<double>(ids.size()));
@@ -88,7 +89,7 @@ TokenDataset dataset_of(ModelCore& core, nb::handle data, double validation) {
   return TokenDataset::from_tokens(ids, last, vocab);
 }
 
-// What the trainer would refuse, before the model is given away.
+// Checks that the trainer will accept these, before the model is moved into it.
 void check(ModelCore& core, const TokenDataset& data, const TrainConfig& config) {
   validate(config);
   const ModelConfig& model = core.model().config();
@@ -96,16 +97,17 @@ void check(ModelCore& core, const TokenDataset& data, const TrainConfig& config)
   if (ctx > model.ctx_len || data.training().window_count(ctx) == 0 || data.vocab_size() > model.vocab_size ||
       core.tokenizer->size() > model.vocab_size) {
     throw std::invalid_argument("[train] expected more than " + std::to_string(ctx) +
-                                " tokens to train on (a window of at most ctx_len, and one more), and ids below " +
+                                " training tokens (one window of at most ctx_len, plus one) and ids below " +
                                 std::to_string(model.vocab_size) + "; found " + std::to_string(data.training().size()) +
-                                " tokens of " + std::to_string(std::max(data.vocab_size(), core.tokenizer->size())));
+                                " tokens and a vocabulary of " +
+                                std::to_string(std::max(data.vocab_size(), core.tokenizer->size())));
   }
 }
 
 PythonTrainer make(PythonModel& model, nb::handle data, double validation, const nb::kwargs& values) {
   ModelCore& core = *model.core;
   if (core.in_training())
-    throw std::invalid_argument("[train] expected a model that no trainer has yet; found one in training");
+    throw std::invalid_argument("[train] expected a model without a trainer; found one in training");
   TrainConfig config;
   update(config, values);
   if (!core.tokenizer) core.tokenizer = Tokenizer::bytes();
@@ -117,7 +119,7 @@ PythonTrainer make(PythonModel& model, nb::handle data, double validation, const
 
 PythonTrainer resume(nb::handle directory, nb::handle data, double validation) {
   const std::string path = path_of(directory);
-  // The run's own tokenizer and vocabulary make the data.
+  // The data is tokenized with the run's own tokenizer and vocabulary.
   PythonModel model{[&] {
     const nb::gil_scoped_release released;
     LoadedModel loaded = load_model(path);
@@ -135,7 +137,7 @@ PythonTrainer resume(nb::handle directory, nb::handle data, double validation) {
 nb::object step(PythonTrainer& self, nb::handle tokens, nb::handle targets, nb::handle lengths) {
   if (tokens.is_none()) {
     if (!targets.is_none() || !lengths.is_none())
-      throw std::invalid_argument("[train] targets and lengths go with tokens; found none");
+      throw std::invalid_argument("[train] targets and lengths need tokens; found none");
     return to_python(self.with([](Trainer& trainer) { return trainer.step(); }));
   }
   const BatchRows rows(tokens, targets, lengths);
@@ -145,7 +147,7 @@ nb::object step(PythonTrainer& self, nb::handle tokens, nb::handle targets, nb::
   }));
 }
 
-// What a run tells Python. Ctrl-C is a request to stop: the run finishes its step, saves, and then it is raised.
+// Python callbacks of a run. On Ctrl-C the run finishes its step and saves; then KeyboardInterrupt is raised.
 class Listener {
  public:
   Listener(nb::handle on_step, nb::handle on_evaluation, nb::handle on_warning)
@@ -182,7 +184,7 @@ class Listener {
     if (pending_) return true;
     const nb::gil_scoped_acquire held;
     if (PyErr_CheckSignals() == 0) return false;
-    pending_.emplace();  // takes the exception that is set
+    pending_.emplace();  // takes the pending exception
     return true;
   }
 
@@ -208,11 +210,11 @@ void bind_trainer(nb::module_& m) {
   using nb::arg;
   nb::class_<PythonTrainer> trainer(
       m, "Trainer",
-      "A model in training: AdamW, schedules, accumulation, checkpoints. A run is a function of its configuration and "
-      "data alone.\n\nTrainer(model, data, *, validation=0.1, **config): data is the path of a text or a token file, a "
-      "list of paths of texts, token ids, or (ids to train on, ids to validate with); validation is the last part of a "
-      "text or of ids that is set apart; config names members of TrainConfig (steps, batch_size, learning_rate ...). "
-      "The model trains in place.");
+      "Trains a model: AdamW or Muon, schedules, gradient accumulation, checkpoints. A run depends only on its "
+      "configuration and data.\n\nTrainer(model, data, *, validation=0.1, **config): data is the path of a text or "
+      "token file, a list of text paths, token ids, or (training ids, validation ids); validation is the fraction at "
+      "the end of a text or of ids to hold out; config sets members of TrainConfig (steps, batch_size, learning_rate "
+      "...). The model is trained in place.");
   trainer
       .def(
           "__init__",
@@ -226,26 +228,25 @@ void bind_trainer(nb::module_& m) {
       .def_static("resume", &resume, arg("directory"), arg("data"), nb::kw_only(), arg("validation") = 0.1,
                   nb::sig("def resume(directory: str | os.PathLike, data: typing.Any, *, validation: float = 0.1) -> "
                           "Trainer"),
-                  "Takes up a run where its newest sound checkpoint stands, bit for bit; data as the run had it.")
+                  "Resumes a run from its newest valid checkpoint, bit-identically; data must be the run's data.")
       .def(
           "step", &step, arg("tokens").none() = nb::none(), arg("targets").none() = nb::none(),
           arg("lengths").none() = nb::none(),
           nb::sig("def step(self, tokens: Integers | None = None, targets: Integers | None = None, lengths: Integers | "
                   "None = None) -> StepReport"),
-          "One optimiser step, on the run's next sequences or on tokens [batch, ctx] of yours, whose targets are the "
-          "tokens that follow unless given.")
+          "One optimizer step, on the run's next sequences or on given tokens [batch, ctx]; targets default to the "
+          "next tokens.")
       .def(
           "evaluate", [](PythonTrainer& self) { return to_python(self.with([](Trainer& t) { return t.evaluate(); })); },
-          nb::sig("def evaluate(self) -> EvalReport"), "On the validation part.")
+          nb::sig("def evaluate(self) -> EvalReport"), "Evaluates on the validation split.")
       .def(
           "run", &run, arg("directory"), nb::kw_only(), arg("on_step").none() = nb::none(),
           arg("on_evaluation").none() = nb::none(), arg("on_warning").none() = nb::none(), arg("stop_after") = 0,
           nb::sig("def run(self, directory: str | os.PathLike, *, on_step: typing.Callable[[StepReport], typing.Any] | "
                   "None = None, on_evaluation: typing.Callable[[EvalReport], typing.Any] | None = None, on_warning: "
                   "typing.Callable[[str], typing.Any] | None = None, stop_after: int = 0) -> bool"),
-          "Steps until config['steps'], with evaluations, checkpoints and metrics.jsonl in the directory. True when "
-          "the "
-          "run is complete, False after step stop_after. Ctrl-C finishes the step, saves, and raises "
+          "Trains until config['steps'], with evaluations, checkpoints and metrics.jsonl in the directory. Returns "
+          "True when the run is complete, False after step stop_after. Ctrl-C finishes the step, saves, and raises "
           "KeyboardInterrupt.")
       .def(
           "save",
@@ -254,7 +255,7 @@ void bind_trainer(nb::module_& m) {
             self.with([&](Trainer& t) { t.save(path); });
           },
           arg("directory"), nb::sig("def save(self, directory: str | os.PathLike) -> None"),
-          "A checkpoint that resume() goes on from. FileError.")
+          "Saves a checkpoint for resume(). Raises FileError.")
       .def_prop_ro(
           "model", [](PythonTrainer& self) { return PythonModel{self.core}; }, nb::sig("def model(self) -> Model"))
       .def_prop_ro(
@@ -267,7 +268,8 @@ void bind_trainer(nb::module_& m) {
             update(config, values);
             self.with([&](Trainer& t) { t.set_config(config); });
           },
-          arg("config"), nb::sig("def set_config(self, **config: typing.Any) -> None"), "From the next step on.")
+          arg("config"), nb::sig("def set_config(self, **config: typing.Any) -> None"),
+          "Takes effect from the next step.")
       .def_prop_ro("steps_done", [](PythonTrainer& self) { return self.core->trainer().steps_done(); })
       .def_prop_ro("skipped_steps", [](PythonTrainer& self) { return self.core->trainer().skipped_steps(); })
       .def_prop_ro("best_loss", [](PythonTrainer& self) { return self.core->trainer().best_loss(); })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that take attention's options, bound: the options are those of qkv/attention.h's lists.
+// Binds functions that take the attention options of qkv/attention_members.h.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -16,7 +16,7 @@
 
 namespace qkv::python {
 
-// The options as a stub writes them: keywords, types and defaults.
+// The options for the type stub: keywords, types and defaults.
 inline std::string option_types() {
   std::string types =
       "causal: typing.Literal['top_left', 'bottom_right', 'start'] | None = None, start: Integers | None = None, "
@@ -42,8 +42,8 @@ inline std::string option_types() {
   return types;
 }
 
-// arrays and more: the arguments before and after the options; their types are what the stub says. The function's last
-// argument is nb::kwargs, which takes the options.
+// arrays and more: the arguments before and after the options; array_types and more_types: their types in the stub. The
+// function's last argument is nb::kwargs, for the options.
 template <class Function, std::size_t Count, class... More>
 void def_with_options(nanobind::module_& m, const char* name, const std::string& array_types,
                       const std::string& more_types, const std::string& returns, const char* text, Function function,

@@ -8,9 +8,9 @@
 
 namespace qkv {
 
-// Throws qkv::FileError with the byte at fault. Fortran order is turned into row-major.
+// Throws qkv::FileError with the byte offset of the error. Fortran order is converted to row-major.
 Tensor load_npy(const std::string& path);
-// Version 1.0, C order; bf16 is written as f4. Atomic: the file is there whole or not at all.
+// Version 1.0, C order; bf16 is written as f4. Atomic: the file is complete or does not exist.
 void save_npy(const std::string& path, const ConstView& array);
 
 }  // namespace qkv

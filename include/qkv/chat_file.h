@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chat template that a model's files bring along.
+// The chat template in a model's files.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace qkv {
 
-inline constexpr std::size_t largest_chat_template = 1 << 20;  // bytes; real ones have a few thousand
+inline constexpr std::size_t largest_chat_template = 1 << 20;  // bytes; typical templates have a few thousand
 
-// The Jinja text of a model's chat template: of a directory, chat_template.jinja or the `chat_template` of
-// tokenizer_config.json (of several there, the one named "default"); of a GGUF file, tokenizer.chat_template. Empty if
-// the model has none. Throws qkv::FileError, for one longer than largest_chat_template too.
+// The Jinja source of a model's chat template. In a directory: chat_template.jinja or `chat_template` of
+// tokenizer_config.json (of several, the one named "default"); in a GGUF file: tokenizer.chat_template. Empty if the
+// model has none. Throws qkv::FileError, also if it is longer than largest_chat_template.
 std::string load_chat_template(const std::string& path);
 
 }  // namespace qkv

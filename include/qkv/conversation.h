@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A conversation as the tokens that a model sees of it.
+// A chat conversation as model input tokens.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,19 @@ struct ChatMessage {
   std::string text;
 };
 
-// Grows by a question and an answer at a time. Each prompt begins with the tokens of the one before, so an engine with
-// a prefix cache evaluates only what is new. Throws std::invalid_argument where its template does (ChatTemplate).
+// Extended by one question and one answer at a time. Each prompt starts with the tokens of the previous one, so an
+// engine with a prefix cache only evaluates the new tokens. Throws std::invalid_argument when its template does
+// (ChatTemplate).
 class Conversation {
  public:
   // system: the system message; empty: none.
   explicit Conversation(ChatTemplate form, std::string system = "");
 
-  void ask(std::string_view words);                  // tokens() are then the prompt for an answer
-  void answer(std::string_view words);               // as text
-  void answered(std::vector<std::int32_t> context);  // by a model: GenerateResult::context
-  // Messages said elsewhere: at most one of the system, first, then of user and assistant in turn, the user's last. The
-  // conversation begins again with them; without a system message it has the one that it was made with.
+  void ask(std::string_view words);                  // tokens() is then the prompt for an answer
+  void answer(std::string_view words);               // given as text
+  void answered(std::vector<std::int32_t> context);  // generated: GenerateResult::context
+  // Replaces the conversation with the given messages: at most one system message, first, then user and assistant
+  // alternating, ending with the user. Without a system message, the constructor's is used.
   void assign(std::span<const ChatMessage> messages);
   void reset();  // back to the system message
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements as another type.
+// Conversion between element types.
 #pragma once
 
 #include "qkv/tensor.h"
 
 namespace qkv {
 
-// The elements as another floating type, row-major: rounds to nearest even; what the type can hold is exact. Throws
+// Converts to another floating type, row-major: rounds to nearest even; representable values are exact. Throws
 // std::invalid_argument for types that are not floating.
 Tensor converted(const ConstView& from, DType dtype);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices that models run on.
+// Devices that models run on.
 #pragma once
 
 #include <string_view>
@@ -8,15 +8,15 @@
 namespace qkv {
 
 struct DeviceInfo {
-  std::string_view name;         // what --device and Model take
+  std::string_view name;         // for --device and Model
   std::string_view description;  // one line
 };
 
-// Those of this build that this machine can run: "cpu" (the default everywhere), "reference" (every operation written
-// out in f64, slow: for tests and for learning).
+// The devices of this build that are available on this machine: "cpu" (the default everywhere), "reference" (every
+// operation in plain f64 code; slow, for tests and learning).
 std::vector<DeviceInfo> devices();
 
-// Throws std::invalid_argument that lists the names, unless there is a device of that name.
+// Throws std::invalid_argument, listing the names, unless a device of that name exists.
 void require_device(std::string_view name);
 
 }  // namespace qkv

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What qkv throws. Bad shapes and options are std::invalid_argument with the message
-//   [where] what was expected; found what was found
-// and files that cannot be read or written are qkv::FileError. Nothing else is thrown on purpose but std::bad_alloc.
+// Exceptions. Bad shapes and options throw std::invalid_argument with the message
+//   [where] expected ...; found ...
+// Files that cannot be read or written throw qkv::FileError. The only other exception thrown on purpose is
+// std::bad_alloc.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +11,11 @@
 
 namespace qkv {
 
-// A file that is missing, unreadable, unwritable or not what it claims to be.
+// A missing, unreadable, unwritable or malformed file.
 // what() is one line: "PATH: REASON" or "PATH: at byte OFFSET: REASON".
 class FileError : public std::runtime_error {
  public:
-  // offset < 0 means that no byte of the file is to blame (it is missing, say).
+  // offset < 0: the error is not at a particular byte (e.g. the file is missing).
   FileError(std::string path, std::int64_t offset, const std::string& reason)
       : std::runtime_error(path + ": " + (offset >= 0 ? "at byte " + std::to_string(offset) + ": " : "") + reason),
         path_(std::move(path)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a decoder-only language model is: sizes, and for each layer its norms, attention and MLP. Equations with every
-// option: docs/layer.md.
+// Configuration of a decoder-only language model: sizes, and norms, attention and MLP of each layer. Equations with
+// every option: docs/layer.md.
 #pragma once
 
 #include <cstddef>
@@ -22,46 +22,46 @@ enum class NormPlace : std::uint8_t {
   both,    // x + post_norm(f(norm(x))) Gemma 2 and 3
 };
 
-// RMSNorm of queries and keys, before the rotation.
+// RMSNorm of queries and keys, before RoPE.
 enum class QkNorm : std::uint8_t {
   none,
-  per_head,   // over each head's head_dim numbers, one gain [head_dim] for all heads: Qwen3, Gemma 3
-  all_heads,  // over all heads of a token at once, gain [n_head * head_dim] and [n_kv_head * head_dim]: OLMo 2
+  per_head,   // over each head's head_dim elements, one gain [head_dim] for all heads: Qwen3, Gemma 3
+  all_heads,  // over all heads of a token together, gain [n_head * head_dim] and [n_kv_head * head_dim]: OLMo 2
 };
 
-// How attention and the MLP are added to the stream.
+// How attention and the MLP are added to the residual stream.
 enum class Residual : std::uint8_t {
   sequential,            // x += attention(norm(x));  x += mlp(norm(x))
   parallel,              // x += attention(norm(x)) + mlp(mlp_norm(x))        GPT-NeoX
   parallel_shared_norm,  // x += attention(y) + mlp(y), y = norm(x)           Phi, Falcon 7B
 };
 
-// gelu: the tanh form; gelu_erf: with the error function; silu: u * sigmoid(u); relu2: relu squared.
+// gelu: tanh approximation; gelu_erf: exact, with erf; silu: u * sigmoid(u); relu2: relu squared.
 enum class Activation : std::uint8_t { relu, relu2, gelu, silu, gelu_erf };
 
-// How a token's position is known. learned: a table added to the token embedding; rotary: queries and keys are rotated
-// in pairs (i, i + rotated / 2); none: by the causal mask only.
+// Position encoding. learned: a table added to the token embedding; rotary: RoPE, which rotates queries and keys in
+// pairs (i, i + rotated / 2); none: only the causal mask.
 enum class Positions : std::uint8_t { learned, rotary, none };
 
-// Rotary frequencies changed for texts longer than a model was first trained on. The default changes nothing.
+// RoPE scaling, for contexts longer than the original training context. The default changes nothing.
 struct RopeScaling {
-  double factor = 1;            // frequencies are divided by it: all of them, or only the low ones (LLaMA 3):
-  double low_freq_factor = 0;   // both above 0: a wave longer than original_ctx_len / low_freq_factor is divided, one
-  double high_freq_factor = 0;  // shorter than original_ctx_len / high_freq_factor is not, in between interpolated
+  double factor = 1;            // divides frequencies: all of them, or only the low ones (LLaMA 3):
+  double low_freq_factor = 0;   // if both > 0: wavelengths above original_ctx_len / low_freq_factor are scaled, those
+  double high_freq_factor = 0;  // below original_ctx_len / high_freq_factor are not, in between interpolated
   std::int64_t original_ctx_len = 0;
-  std::vector<double> frequency_factors;  // [rotated / 2] or empty: each frequency is also divided by its own factor
-  double attention_factor = 1;            // cosines and sines are multiplied by it (YaRN)
+  std::vector<double> frequency_factors;  // [rotated / 2] or empty: additional divisor per frequency
+  double attention_factor = 1;            // factor of cosines and sines (YaRN)
   bool operator==(const RopeScaling&) const = default;
 };
 
-// One layer. 0 in a size that can be derived means "derive it".
+// One layer. 0 means "derive it" for sizes that can be derived.
 struct LayerConfig {
   // Attention.
   std::int64_t n_head = 6;
   std::int64_t n_kv_head = 0;     // 0: n_head
-  std::int64_t head_dim = 0;      // d_k; 0: d_model / n_head, which must divide
+  std::int64_t head_dim = 0;      // d_k; 0: d_model / n_head, which must divide evenly
   std::int64_t v_head_dim = 0;    // d_v; 0: head_dim
-  std::int64_t window_left = -1;  // tokens before its own that a token reads; -1: all (AttentionOptions::window_left)
+  std::int64_t window_left = -1;  // preceding tokens visible to a token; -1: all (AttentionOptions::window_left)
   double attention_scale = 0;     // of q . k; 0: 1 / sqrt(head_dim)
   double softcap = 0;             // of scores: softcap * tanh(score / softcap); 0: none
   bool alibi = false;             // scores - slope * distance (Press et al., 2022); slopes: alibi_slopes()
@@ -71,7 +71,7 @@ struct LayerConfig {
   bool output_bias = false;  // bias of W_O
   Positions positions = Positions::learned;
   double rope_theta = 10000;
-  double rope_share = 1;  // the first head_dim * rope_share numbers of a head are rotated
+  double rope_share = 1;  // RoPE applies to the first head_dim * rope_share elements of a head
   RopeScaling rope_scaling;
   // MLP.
   std::int64_t d_ff = 0;  // 0: 4 * d_model
@@ -86,55 +86,54 @@ struct LayerConfig {
   bool norm_bias = false;         // layernorm only
   double norm_eps = 1e-5;
   Residual residual = Residual::sequential;
-  double residual_scale = 1;  // what attention and the MLP add is multiplied by it: Granite
+  double residual_scale = 1;  // factor of attention and MLP outputs: Granite
   bool operator==(const LayerConfig&) const = default;
 };
 
-// Everything that makes a decoder-only model what it is. Members that a file or a program leaves out have the defaults
-// below, whatever `qkv train` makes by default (preset()). The members that it inherits from LayerConfig describe every
-// layer; a model whose layers differ lists all of them in `layers`. The norms around the layers are of the kind that
-// the inherited members name, and position embeddings are learned if `positions` says so.
+// Complete configuration of a decoder-only model. Members that a file or program leaves out have the defaults below,
+// which differ from those of `qkv train` (preset()). The members inherited from LayerConfig describe every layer; a
+// model whose layers differ lists all of them in `layers`. The inherited members also determine the kind of the norms
+// around the layers, and whether there are learned position embeddings (`positions`).
 struct ModelConfig : LayerConfig {
   std::int64_t n_layer = 6;
   std::int64_t d_model = 192;
   std::int64_t vocab_size = 256;
   std::int64_t ctx_len = 256;
-  bool embedding_norm = true;       // a norm after the embedding sum (ANDREA)
-  bool final_norm = false;          // a norm before the head
+  bool embedding_norm = true;       // norm after the embedding sum (ANDREA)
+  bool final_norm = false;          // norm before the head
   bool tied_head = false;           // the head is the token embedding, transposed
-  double embedding_scale = 1;       // token embeddings are multiplied by it: Gemma, Granite
-  double logit_scale = 1;           // logits are multiplied by it: Granite
+  double embedding_scale = 1;       // factor of token embeddings: Gemma, Granite
+  double logit_scale = 1;           // factor of logits: Granite
   double logit_softcap = 0;         // then softcap * tanh(logit / softcap); 0: none: Gemma 2
-  std::vector<LayerConfig> layers;  // [n_layer], or empty: all are as the inherited members say
+  std::vector<LayerConfig> layers;  // [n_layer], or empty: all use the inherited members
 
   const LayerConfig& layer(std::int64_t i) const {
     return layers.empty() ? *this : layers[static_cast<std::size_t>(i)];
   }
 
-  // The same with every derivable size filled in; throws std::invalid_argument with what does not fit.
+  // A copy with every derivable size filled in; throws std::invalid_argument if the configuration is inconsistent.
   ModelConfig resolved() const;
   bool operator==(const ModelConfig&) const = default;
 };
 
-// A configuration by name: a family and about how many parameters it has. "llama-4m" is what `qkv train` makes without
-// --preset; llama-135m has SmolLM2-135M's shape, gpt2 that of GPT-2 with 124 million. Throws std::invalid_argument that
-// lists the names.
+// A named configuration: family and approximate parameter count. "llama-4m" is the default of `qkv train`; llama-135m
+// has the shape of SmolLM2-135M, gpt2 that of GPT-2 124M. Throws std::invalid_argument, listing the names.
 ModelConfig preset(std::string_view name);
 std::vector<std::string> preset_names();
-// d_ff of LLaMA's presets, 8/3 d_model to the next multiple of 32: with a gate, the MLP has about as many parameters as
-// one of 4 d_model without.
+// d_ff of the LLaMA presets, 8/3 d_model rounded to a multiple of 32: the gated MLP then has about as many parameters
+// as a non-gated one with d_ff = 4 d_model.
 std::int64_t gated_d_ff(std::int64_t d_model);
 
-// Numbers of a head that are rotated: head_dim * rope_share, an even number; 0 without rotary positions.
+// Elements per head that RoPE rotates: head_dim * rope_share, even; 0 without RoPE.
 std::int64_t rotated_dims(const LayerConfig& layer);
-// The angle in radians per position of pair i: rope_theta^(-2 i / rotated), scaled. [rotated / 2]. The formulas are
-// transformers' `rope_type` linear and llama3. `layer` is resolved.
+// The angle of pair i in radians per position: rope_theta^(-2 i / rotated), scaled. [rotated / 2]. Scaling formulas:
+// transformers' `rope_type` linear and llama3. `layer` must be resolved.
 std::vector<double> rotary_frequencies(const LayerConfig& layer);
-// ALiBi's slope of each head, [n_head]: 2^(-8 (h + 1) / n_head) for a power of two; else the slopes of the next lower
-// power of two and, between them, those of twice as many heads (Press et al., 2022, the authors' code).
+// ALiBi slope per head, [n_head]: 2^(-8 (h + 1) / n_head) for a power of two; otherwise those of the next lower power
+// of two, then every other slope of twice that many heads (Press et al., 2022, the authors' code).
 std::vector<float> alibi_slopes(std::int64_t n_head);
 
-// What a parameter is for. Matrices are [in, out] (y = x W + b); one of each kind per layer where not said otherwise.
+// Role of a parameter. Matrices are [in, out] (y = x W + b). One of each per layer unless noted "of the model".
 enum class ParameterRole : std::uint8_t {
   token_embedding,     // [vocab_size, d_model], of the model
   position_embedding,  // [ctx_len, d_model], of the model
@@ -168,19 +167,19 @@ enum class ParameterRole : std::uint8_t {
   final_norm_gain,
   final_norm_bias,  // [d_model], of the model
   head,             // [d_model, vocab_size], of the model; absent if tied
-  adapter,          // a matrix A or B of LoRA, of no model
+  adapter,          // a LoRA matrix A or B, not part of a model
 };
 enum class ParameterKind : std::uint8_t { embedding, matrix, head, gain, bias, sink };
 ParameterKind kind_of(ParameterRole role) noexcept;
 
-// The shape and name of each parameter a configuration has, in the one flat order used everywhere. No memory is taken.
+// Shape and name of each parameter of a configuration, in the flat order used everywhere. Allocates no parameters.
 struct ParameterInfo {
   std::string name;  // "layers.3.wq"
   Dims shape;
   ParameterRole role;
-  std::int64_t layer;  // -1: of the model
+  std::int64_t layer;  // -1: not in a layer
 
-  // Weight decay applies: to embeddings, matrices and the head, not to gains, biases and sinks.
+  // Whether weight decay applies: to embeddings, matrices and the head, not to gains, biases and sinks.
   bool decays() const noexcept { return kind_of(role) <= ParameterKind::head; }
 };
 std::vector<ParameterInfo> parameter_infos(const ModelConfig& config);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The members of a model's configuration by name: the one list that config.json, `info` and Python go by, in their
-// order.
+// The members of a model configuration by name, in order: the single list used by config.json, `info` and Python.
 #pragma once
 
 #include <array>
@@ -11,7 +10,7 @@
 
 namespace qkv {
 
-// The names of enumerators, in their order.
+// Names of the enumerators, in order.
 template <class E>
 inline constexpr std::array<std::string_view, 0> kEnumNames{};
 template <>
@@ -32,7 +31,7 @@ std::string_view enum_name(E value) noexcept {
   return kEnumNames<E>[static_cast<std::size_t>(value)];
 }
 
-// Calls visit(name, member) for each member of rotary scaling.
+// Calls visit(name, member) for each member of the RoPE scaling.
 template <class Config, class Visit>
 void for_each_member(Config& c, const Visit& visit) requires std::is_same_v<std::remove_const_t<Config>, RopeScaling> {
   visit("factor", c.factor);
@@ -43,7 +42,7 @@ void for_each_member(Config& c, const Visit& visit) requires std::is_same_v<std:
   visit("attention_factor", c.attention_factor);
 }
 
-// The same of a layer, but rope_scaling, which has members of its own.
+// The same for a layer, except rope_scaling, which has its own members.
 template <class Config, class Visit>
 void for_each_member(Config& c, const Visit& visit) requires std::is_same_v<std::remove_const_t<Config>, LayerConfig> {
   visit("n_head", c.n_head);
@@ -75,7 +74,7 @@ void for_each_member(Config& c, const Visit& visit) requires std::is_same_v<std:
   visit("residual_scale", c.residual_scale);
 }
 
-// The same of a model: its own members, then those that describe every layer; but `layers` and rope_scaling.
+// The same for a model: its own members, then the inherited layer members; except `layers` and rope_scaling.
 template <class Config, class Visit>
 void for_each_member(Config& c, const Visit& visit) requires std::is_same_v<std::remove_const_t<Config>, ModelConfig> {
   visit("n_layer", c.n_layer);

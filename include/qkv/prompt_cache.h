@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model has read of a text, as a file, so that the same beginning need not be read again.
+// Prompt cache files: the KV cache of a prompt, so that a shared prefix need not be evaluated again.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,28 @@
 
 namespace qkv {
 
-// A text, and what a model has read of it. As new, it is empty and fits every model; then only the model it was first
-// used with.
+// Tokens of a text and the KV cache of those evaluated. A new context is empty and works with any model; after first
+// use, only with that model.
 struct TextContext {
-  std::vector<std::int32_t> tokens;  // the text
+  std::vector<std::int32_t> tokens;  // of the text
   ModelState state;                  // of tokens[0 ... state.size() - 1]
 };
 
-// Reads a text into a context: the beginning that the context has read already is kept, what differs is forgotten, the
-// rest, and the last token in any case, is read. type: of a state that has to be made (none: the operands' type).
-// Returns how many tokens were read. Throws std::invalid_argument on an empty text, on one longer than ctx_len and on a
-// token outside the vocabulary.
+// Evaluates a text into a context: the longest common prefix is kept, cached tokens that differ are dropped, and the
+// rest, at least the last token, is evaluated. type: KV cache type if the state must be created (nullopt: the compute
+// dtype). Returns the number of tokens evaluated. Throws std::invalid_argument for an empty text, one longer than
+// ctx_len, or a token outside the vocabulary.
 std::int64_t prefill(Model& model, std::span<const std::int32_t> text, TextContext& context,
                      std::optional<DType> type = std::nullopt);
 
-// Writes the tokens that the context has read, and their keys and values, atomically (docs/formats.md). The file holds
-// a checksum, and a fingerprint of the model: the logits it gives to a few tokens, bit for bit, so that keys and values
-// made by another model, in another type of numbers or with other kernels are never taken for its own. Throws
-// qkv::FileError.
+// Writes the evaluated tokens and their keys and values, atomically (docs/formats.md). The file contains a checksum and
+// a fingerprint of the model, its exact logits for a few tokens, so that a cache from another model, compute dtype or
+// kernel set is always rejected. Throws qkv::FileError.
 void save_prompt_cache(const std::string& path, Model& model, const TextContext& context);
 
-// Takes a file back into a context, whose state is made if it has none; its cache type must be the file's. The context
-// holds the file's tokens then; prefill() and Engine::add_prefix() find out how much of them a prompt shares. Throws
-// qkv::FileError for a file that is damaged, of another model or of another cache type, before the context is changed.
+// Loads a file into a context; the state is created if there is none, else its cache type must match the file's. The
+// context then has the file's tokens; prefill() and Engine::add_prefix() determine how many of them a prompt shares.
+// Throws qkv::FileError for a file that is damaged or of another model or cache type, before the context is changed.
 void load_prompt_cache(const std::string& path, Model& model, TextContext& context);
 
 }  // namespace qkv

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All of qkv.
+// Includes all public headers.
 #pragma once
 
 #include "qkv/array_file.h"

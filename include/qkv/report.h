@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// report.html, the page of a training run: made from the run's own files, while it goes on and after
+// report.html, the HTML report of a training run, generated from the run's files during and after the run
 // (docs/training.md).
 #pragma once
 
@@ -15,29 +15,28 @@ namespace qkv {
 
 enum class RunPhase : std::uint8_t { running, finished, stopped, failed };
 
-// Facts under one heading, to be shown: name, value.
+// Name-value pairs to show under one heading.
 struct RunFacts {
   std::string title;
   std::vector<std::pair<std::string, std::string>> rows;
 };
 
-// Keeps run.json (how the run was asked to be, on what machine, when it was started) and report.html beside the run's
-// metrics.jsonl. All functions throw qkv::FileError for what cannot be read or written; the page that was there then
-// stands. Not thread-safe.
+// Maintains run.json (configuration, machine, start time) and report.html next to the run's metrics.jsonl. All
+// functions throw qkv::FileError if a file cannot be read or written; the previous report then stays. Not thread-safe.
 class RunReport {
  public:
-  // Notes a start: the trainer's configuration, its model's and the machine's facts, then `facts` (a heading that is
-  // there already gains the rows).
+  // Records a start: trainer configuration, model and machine, then `facts` (rows under an existing heading are
+  // appended to it).
   RunReport(const std::string& directory, Trainer& trainer, const std::vector<RunFacts>& facts = {});
   ~RunReport();
   RunReport(RunReport&&) noexcept;
   RunReport& operator=(RunReport&&) noexcept;
 
-  // Writes the page, if the last time is at least five seconds ago and at least a hundred times as long as writing
-  // took; says whether it did. For every step.
+  // Call after every step. Writes the report if at least five seconds, and at least a hundred times the duration of the
+  // last write, have passed since then; returns whether it did.
   bool write_if_due();
   void write();
-  // Notes in run.json how it ended, and writes the page that says so and renews itself no more.
+  // Records in run.json how the run ended, and writes the final report, which no longer reloads itself.
   void end(RunPhase phase, const std::string& message = {});
 
  private:
@@ -45,8 +44,8 @@ class RunReport {
   std::unique_ptr<Impl> impl_;
 };
 
-// Makes report.html anew from the run's files in `directory`. Throws qkv::FileError: no metrics.jsonl, files that are
-// not ours, or a page that cannot be written. May be called while the run goes on.
+// Regenerates report.html from the run's files in `directory`. Throws qkv::FileError if there is no metrics.jsonl,
+// files are not from qkv, or the report cannot be written. May be called during the run.
 void write_report(const std::string& directory);
 
 }  // namespace qkv

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ending a text at one of several strings, wherever tokens cut it.
+// Stop strings: end a text at one of several strings, even across token boundaries.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@
 
 namespace qkv {
 
-// A stream of bytes that ends before the first place where a stop string stands complete. Bytes that could still become
-// one are held back, so nothing of a stop string is ever shown. Strings are compared as bytes. Not thread-safe.
+// A byte stream that ends before the first complete stop string. Bytes that may be the start of one are held back, so
+// no part of a stop string is ever shown. Comparison is bytewise. Not thread-safe.
 class StopStrings {
  public:
-  StopStrings() = default;                                 // none: everything goes through at once
-  explicit StopStrings(std::vector<std::string> strings);  // throws std::invalid_argument on an empty one
+  StopStrings() = default;                                 // none: everything passes through immediately
+  explicit StopStrings(std::vector<std::string> strings);  // throws std::invalid_argument for an empty string
 
-  // The bytes that can be shown now. The first string to be complete ends the text, the longest if several are at once;
-  // however the bytes are cut, the same is shown. After the end nothing more is.
+  // Returns the bytes that can be shown. The first string to complete ends the text (the longest if several complete at
+  // once); after that, nothing is returned. The result does not depend on how the bytes are split.
   std::string push(std::string_view bytes);
-  std::string flush();                            // what is held back: the text ended without a stop string
-  bool found() const noexcept { return found_; }  // a stop string is complete
+  std::string flush();                            // bytes held back; call when the text ended without a stop string
+  bool found() const noexcept { return found_; }  // a stop string was found
 
  private:
   std::vector<std::string> strings_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters as a file stores them, for models that read and generate and need no f32 copy to be trained.
+// Parameters in the type a file stores, for inference-only models, which need no f32 copy.
 #pragma once
 
 #include <cstddef>
@@ -11,24 +11,24 @@
 
 namespace qkv {
 
-// The parameters of one configuration, numbered in the flat order of parameter_infos(). Reading may be called from
-// several threads at once.
+// The parameters of one configuration, indexed in the flat order of parameter_infos(). The read functions are
+// thread-safe.
 class StoredParameters {
  public:
   virtual ~StoredParameters() = default;
 
-  // The type that parameter i can be kept in without a change of any number: f32, bf16, q8_0, q4_0 or q4_1; f32 for
-  // those that are stored as others.
+  // The type in which parameter i can be kept without loss: f32, bf16, q8_0, q4_0 or q4_1; f32 for any other stored
+  // type.
   virtual DType stored_type(std::size_t i) const = 0;
-  // Parameter i, row-major, as f32 or bf16. Throws qkv::FileError, std::invalid_argument for another shape.
+  // Reads parameter i, row-major, as f32 or bf16. Throws qkv::FileError; std::invalid_argument for a wrong shape.
   virtual void read(std::size_t i, View to) const = 0;
-  // Of a matrix stored in blocks: the blocks of its columns first ... first + count - 1 (of the token embedding: its
-  // rows), one after the other, as ggml lays them out -> to [count, bytes of a column].
+  // For a matrix stored in blocks: reads the blocks of columns first ... first + count - 1 (of the token embedding:
+  // rows) in sequence, in ggml's layout -> to [count, bytes per column].
   virtual void read_blocks(std::size_t i, std::int64_t first, std::int64_t count, std::byte* to) const = 0;
 };
 
-// What weights are kept as: f32 or bf16, all of them, expanded or rounded. Nothing ("auto"): as they are stored, blocks
-// as blocks; bf16 only if all matrices are stored so and this machine multiplies it fast.
+// Weight type: f32 or bf16, to which all weights are converted. nullopt ("auto"): as stored, including block types;
+// bf16 only if all matrices are stored as bf16 and this machine has fast bf16.
 using WeightType = std::optional<DType>;
 WeightType weight_type_from_name(std::string_view name);  // "auto", "f32" or "bf16"; throws std::invalid_argument
 

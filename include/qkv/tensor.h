@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays: element types, shapes, strided views (not owning) and tensors (owning). No arithmetic lives here.
+// Arrays: element types, shapes, strided views (non-owning) and tensors (owning). No arithmetic.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 
 namespace qkv {
 
-// Element types of arrays and of files. From q8_0 on they are blocks: a few numbers of a row that share a scale, laid
-// out as ggml does (docs/formats.md).
+// Element types of arrays and files. q8_0 and later are block types: a few numbers of a row share a scale, in ggml's
+// layout (docs/formats.md).
 enum class DType : std::uint8_t {
   f32,
   f64,
@@ -39,7 +39,7 @@ DType dtype_from_name(std::string_view name);       // throws std::invalid_argum
 constexpr bool is_floating(DType dtype) noexcept { return dtype <= DType::f16; }
 constexpr bool is_blocks(DType dtype) noexcept { return dtype >= DType::q8_0; }
 
-// A block of numbers; a number of the other types counts as a block of one.
+// Size of one block; an element of any other type is a block of one.
 struct BlockSize {
   std::int64_t elements, bytes;
 };
@@ -57,7 +57,7 @@ constexpr std::int64_t row_bytes(DType dtype, std::int64_t elements) noexcept {
   return elements / block_size(dtype).elements * block_size(dtype).bytes;
 }
 
-// Storage types: two bytes, no arithmetic. Conversion rounds to nearest even, keeps NaN and infinities.
+// Storage types: two bytes, no arithmetic. Conversion rounds to nearest even and preserves NaN and infinities.
 struct bf16 {
   std::uint16_t bits = 0;
 };
@@ -69,7 +69,7 @@ float to_f32(f16 x) noexcept;
 bf16 to_bf16(float x) noexcept;
 f16 to_f16(float x) noexcept;
 
-// The C++ types that elements can have, and their DType: dtype_of<float> == DType::f32. No other type compiles.
+// The supported C++ element types, and their DType: dtype_of<float> == DType::f32. Other types do not compile.
 template <class T>
 concept Element = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, bf16> || std::same_as<T, f16> ||
     std::same_as<T, std::int64_t> || std::same_as<T, std::int32_t> || std::same_as<T, bool>;
@@ -94,8 +94,8 @@ inline constexpr int kMaxRank = 8;
 class Dims {
  public:
   Dims() = default;
-  Dims(std::initializer_list<std::int64_t> values);     // throws if there are too many
-  explicit Dims(std::span<const std::int64_t> values);  // likewise
+  Dims(std::initializer_list<std::int64_t> values);     // throws std::invalid_argument if there are too many
+  explicit Dims(std::span<const std::int64_t> values);  // same
 
   int rank() const noexcept { return rank_; }
   std::int64_t operator[](int axis) const noexcept { return values_[static_cast<std::size_t>(axis)]; }
@@ -113,7 +113,7 @@ std::string to_string(const Dims& dims);        // "[4, 16, 512]"
 std::int64_t element_count(const Dims& shape);  // throws std::invalid_argument on a negative size or overflow
 Dims contiguous_strides(const Dims& shape);     // row-major, in elements
 
-// Someone else's elements: a pointer, a type, a shape and strides in elements (any sign, 0 to broadcast; of blocks, the
+// Non-owning view: a pointer, a type, a shape and strides in elements (any sign, 0 to broadcast; for block types the
 // last stride is 1 and the others are whole blocks).
 // data == nullptr is the empty view: "not given" or "not wanted".
 struct ConstView {
@@ -145,12 +145,12 @@ ConstView view(const T* data, const Dims& shape) {
   return {data, dtype_of<T>, shape, contiguous_strides(shape)};
 }
 
-// The same elements with two axes exchanged, without a copy: [batch, seq, heads, d] -> [batch, heads, seq, d].
+// The same elements with two axes swapped, without a copy: [batch, seq, heads, d] -> [batch, heads, seq, d].
 View swap_axes(View v, int a, int b) noexcept;
 ConstView swap_axes(ConstView v, int a, int b) noexcept;
 
-// An owning, row-major, 64-byte aligned array. Copying copies the elements; moving leaves an empty tensor behind. A row
-// of blocks holds whole ones.
+// An owning, row-major, 64-byte aligned array. Copying copies the elements; moving leaves an empty tensor. Rows of
+// block types are whole blocks.
 class Tensor {
  public:
   Tensor() = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text as a file: pages, pictures, JSON.
+// Writing text files: HTML pages, SVG, JSON.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace qkv {
 
-// The whole of `text` as the file `path`, through a link if it is one. Atomic: what was there stays until all of it is
-// written. A pipe or a device is written to as it is. Throws qkv::FileError.
+// Writes `text` to `path`, following a symbolic link. Atomic: the old file stays until all of the text is written.
+// Pipes and devices are written to directly. Throws qkv::FileError.
 void save_text(const std::string& path, std::string_view text);
 
 }  // namespace qkv

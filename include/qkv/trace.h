@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking into a forward pass while it runs: Model::logits(batch, &sink) hands every activation that the sink wants to
-// it, once, in the order in which they are made. Without a sink nothing is done. Names and shapes are those of
-// TransformerLens' hooks (Nanda and Bloom, 2022). qkv/inspect.h has sinks ready for use.
+// Hooks into a forward pass: Model::logits(batch, &sink) passes each requested activation to the sink, once, in order
+// of computation. Without a sink there is no overhead. Names and shapes are those of TransformerLens hooks (Nanda and
+// Bloom, 2022). qkv/inspect.h has ready-made sinks.
 #pragma once
 
 #include <cstdint>
@@ -11,63 +11,62 @@
 
 namespace qkv {
 
-// What a layer shows, in order, and then what the model shows around its layers. Attention's four matrices exist only
-// if one of them is wanted: the pass then takes the reference path of attention, whose scores and pattern they are and
-// whose sum of values is z. Otherwise attention takes the path it always takes, and logits have the bits they have
-// without a sink.
+// Sites within a layer, in order, then sites around the layers. Attention's four matrices exist only if one of them is
+// requested: attention then takes the reference path, which also computes z. Otherwise attention takes its usual path,
+// and logits are bit-identical to those without a sink.
 enum class TraceSite : std::uint8_t {
   resid_pre,       // [batch, ctx, d_model]              the layer's input
-  ln1_scale,       // [batch, ctx, 1]                    attention's norm: what each token's vector is divided by
+  ln1_scale,       // [batch, ctx, 1]                    attention's norm: divisor of each token's vector
   ln1_normalized,  // [batch, ctx, d_model]              rmsnorm: before its gain; layernorm: its result
-  q,               // [batch, ctx, n_head, head_dim]     before rotary positions
+  q,               // [batch, ctx, n_head, head_dim]     before RoPE
   k,               // [batch, ctx, n_kv_head, head_dim]
   v,               // [batch, ctx, n_kv_head, v_head_dim]
-  rot_q,           // [batch, ctx, n_head, head_dim]     after rotary positions; only models that have them
+  rot_q,           // [batch, ctx, n_head, head_dim]     after RoPE; only models with RoPE
   rot_k,           // [batch, ctx, n_kv_head, head_dim]
-  products,        // [batch, n_head, ctx, ctx]          q . k (after rotary positions)
+  products,        // [batch, n_head, ctx, ctx]          q . k (after RoPE)
   scaled,          // [batch, n_head, ctx, ctx]          products / sqrt(head_dim)
-  scores,          // [batch, n_head, ctx, ctx]          scaled, and -inf where reading is not allowed
+  scores,          // [batch, n_head, ctx, ctx]          scaled, with -inf for masked keys
   pattern,         // [batch, n_head, ctx, ctx]          softmax of scores: each row sums to 1
   z,               // [batch, ctx, n_head, v_head_dim]   pattern . v
-  attn_out,        // [batch, ctx, d_model]              what attention adds to the stream
+  attn_out,        // [batch, ctx, d_model]              attention's addition to the residual stream
   resid_mid,       // [batch, ctx, d_model]
   ln2_scale,       // [batch, ctx, 1]                    the MLP's norm
   ln2_normalized,  // [batch, ctx, d_model]
   mlp_pre,         // [batch, ctx, d_ff]                 before the activation; swiglu: the gate
-  mlp_pre_linear,  // [batch, ctx, d_ff]                 swiglu only: what the gate is multiplied with
+  mlp_pre_linear,  // [batch, ctx, d_ff]                 swiglu only: multiplied with the gate
   mlp_post,        // [batch, ctx, d_ff]                 after the activation
-  mlp_out,         // [batch, ctx, d_model]              what the MLP adds to the stream
-  resid_post,      // [batch, ctx, d_model]              the next layer's input, or what the final norm reads
-  // Around the layers; their layer is -1.
-  embed,                // [batch, ctx, d_model]         the tokens' vectors
-  pos_embed,            // [batch, ctx, d_model]         the positions' vectors; only models that learn them
-  embed_ln_scale,       // [batch, ctx, 1]               a norm after their sum; only models that have it (ANDREA)
+  mlp_out,         // [batch, ctx, d_model]              the MLP's addition to the residual stream
+  resid_post,      // [batch, ctx, d_model]              input of the next layer or the final norm
+  // Around the layers; layer is -1.
+  embed,                // [batch, ctx, d_model]         token embeddings
+  pos_embed,            // [batch, ctx, d_model]         position embeddings; only models with learned positions
+  embed_ln_scale,       // [batch, ctx, 1]               the norm after their sum; only models that have it (ANDREA)
   embed_ln_normalized,  // [batch, ctx, d_model]
   ln_final_scale,       // [batch, ctx, 1]               the norm before the head; only models that have it
   ln_final_normalized,  // [batch, ctx, d_model]
 };
 inline constexpr int kLayerSites = 22, kTraceSites = 28;
 
-// "blocks.0.attn.hook_q", as TransformerLens names it; products and scaled, which it has no hooks for:
-// "blocks.0.attn.products", "blocks.0.attn.scaled". Those around the layers: "hook_embed", "ln_final.hook_scale".
+// TransformerLens name: "blocks.0.attn.hook_q"; around the layers: "hook_embed", "ln_final.hook_scale". products and
+// scaled, which have no hooks there: "blocks.0.attn.products", "blocks.0.attn.scaled".
 std::string hook_name(TraceSite site, std::int64_t layer);
 
-// One activation at the moment it is made. Valid during the call only.
+// One activation, when it is computed. Valid only during the call.
 struct Traced {
   TraceSite site;
   std::int64_t layer;  // -1 around the layers
-  ConstView values;    // of any strides; f32, f64 or (operands of products) bf16
-  // The same elements where the pass goes on with what is written here: q, k, v, rot_q, rot_k, z, attn_out, mlp_pre,
-  // mlp_pre_linear, mlp_post and mlp_out. Empty for the matrices of scores, the stream, norms and embeddings.
+  ConstView values;    // any strides; f32, f64 or bf16 (compute dtype)
+  // The same elements, for sites whose changes take effect in the rest of the pass: q, k, v, rot_q, rot_k, z, attn_out,
+  // mlp_pre, mlp_pre_linear, mlp_post and mlp_out. Empty for score matrices, residual stream, norms and embeddings.
   View writable;
 };
 
 class TraceSink {
  public:
   virtual ~TraceSink() = default;
-  // Asked before each activation; the answer must not change during a pass.
+  // Called before each activation; the result must not change during a pass.
   virtual bool wants(TraceSite site, std::int64_t layer) const = 0;
-  // Called from the thread that called logits(). What it throws ends the pass and comes out of logits().
+  // Called on the thread that called logits(). An exception ends the pass and propagates from logits().
   virtual void visit(const Traced& traced) = 0;
 };
 

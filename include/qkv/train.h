@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All of training.
+// Includes all training headers.
 #pragma once
 
 #include "qkv/optimizer.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of a training run, and its learning rate by step.
+// Settings of a training run, and its learning rate schedule.
 #pragma once
 
 #include <cstdint>
@@ -13,45 +13,45 @@ namespace qkv {
 
 enum class Schedule : std::uint8_t { cosine, linear, wsd, constant };
 std::string_view to_string(Schedule schedule) noexcept;
-Schedule schedule_from(std::string_view name);  // throws std::invalid_argument that lists the names
+Schedule schedule_from(std::string_view name);  // throws std::invalid_argument, listing the names
 
 struct TrainConfig : OptimizerOptions {
-  std::int64_t steps = 2000;       // optimiser steps of the whole run
-  std::int64_t batch_size = 16;    // sequences of one micro-batch
-  std::int64_t grad_accum = 1;     // micro-batches of one step
-  double learning_rate = 2e-3;     // the highest one
-  double min_lr = -1;              // the last one; -1: a tenth of the highest
+  std::int64_t steps = 2000;       // optimizer steps of the whole run
+  std::int64_t batch_size = 16;    // sequences per micro-batch
+  std::int64_t grad_accum = 1;     // micro-batches per step
+  double learning_rate = 2e-3;     // peak
+  double min_lr = -1;              // final; -1: a tenth of the peak
   std::int64_t warmup_steps = -1;  // -1: a twentieth of the steps, at most 500
   std::int64_t decay_steps = 0;    // where the schedule ends; 0: steps
   Schedule schedule = Schedule::cosine;
-  double grad_clip = 1.0;  // the largest norm of all gradients together; 0: no limit
+  double grad_clip = 1.0;  // clip the global gradient norm to this; 0: off
   std::int64_t eval_interval = 250;
-  std::int64_t eval_iters = 20;  // batches of one evaluation, spread evenly over the validation part; 0: all of it
+  std::int64_t eval_iters = 20;        // batches per evaluation, evenly spaced over the validation split; 0: all of it
   std::int64_t sample_interval = 500;  // 0: no samples
   std::int64_t log_interval = 10;
   std::int64_t checkpoint_interval = 250;
-  std::int64_t keep_checkpoints = 3;  // the newest ones; older ones are removed
-  std::int64_t max_bad_steps = 10;    // steps in a row with NaN or inf that end the run
+  std::int64_t keep_checkpoints = 3;  // newest ones to keep; older ones are removed
+  std::int64_t max_bad_steps = 10;    // consecutive steps with NaN or inf that end the run
   std::uint64_t seed = 1337;
-  DType compute_dtype = DType::f32;  // of products and attention, f32 or bf16: Model::set_compute_dtype
-  bool recompute = false;            // Model::set_recompute; changes no bit
+  DType compute_dtype = DType::f32;  // of matmuls and attention, f32 or bf16: Model::set_compute_dtype
+  bool recompute = false;            // Model::set_recompute; results are bit-identical
   double dropout = 0;                // ModelDropout::p
-  std::int64_t window = 0;           // tokens of a training sequence, at most ctx_len; 0: ctx_len
+  std::int64_t window = 0;           // tokens per training sequence, at most ctx_len; 0: ctx_len
 
   bool operator==(const TrainConfig&) const = default;
 };
 
-// Throws std::invalid_argument with the first value that makes no sense.
+// Throws std::invalid_argument for the first invalid value.
 void validate(const TrainConfig& config);
 
-// The learning rate of step 1 ... steps; at and past the schedule's end it is min_lr (constant: learning_rate).
+// Learning rate of step 1 ... steps; from the schedule's end on it is min_lr (constant: learning_rate).
 //   warm-up   learning_rate * step / (warmup_steps + 1)
 //   cosine    min + (max - min) * (1 + cos(pi * t)) / 2      t = (step - warmup) / (decay_steps - warmup)
 //   linear    max + (min - max) * t
 //   wsd       max until the last fifth of decay_steps, then linear to min        (warm-up, stable, decay)
 double learning_rate_at(const TrainConfig& config, std::int64_t step);
 
-// Calls visit(name, member) for each member: the one list that checkpoints and Python go by, in their order.
+// Calls visit(name, member) for each member, in order: the single list used by checkpoints and Python.
 template <class Config, class Visit>
 void for_each_member(Config& c, const Visit& visit) requires std::is_same_v<std::remove_const_t<Config>, TrainConfig> {
   visit("steps", c.steps);

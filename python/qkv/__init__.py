@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention, forward and backward, and small language models, in C++.
+"""Attention, forward and backward, and small language models, implemented in C++.
 
     import numpy as np, qkv
     out, lse = qkv.attention(q, k, v, causal="top_left", return_lse=True)
 
-qkv.torch has the drop-in for PyTorch (imported by itself: import qkv.torch). docs/python.md tells the rest.
+qkv.torch is the drop-in replacement for PyTorch (import it separately: import qkv.torch). Documentation:
+docs/python.md.
 """
 from ._qkv import (Engine, KvCache, Model, Tokenizer, Trace, Trainer, __version__, attention, attention_backward,
                    attention_steps, devices, fast_bf16, head_effect, head_scores, inspect, kernel_set, num_threads,

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What functions return and throw, beside arrays."""
+"""Result and exception types."""
 from __future__ import annotations
 
 import typing
 
 
 class AttentionGradients(typing.NamedTuple):
-    """What attention_backward returns; None is a gradient that was not wanted."""
+    """Result of attention_backward; None for gradients that were not requested."""
 
     dq: typing.Any
     dk: typing.Any
@@ -16,7 +16,7 @@ class AttentionGradients(typing.NamedTuple):
 
 
 class AttentionSteps(typing.NamedTuple):
-    """What attention_steps returns, each [..., n_head, q_len, kv_len]."""
+    """Result of attention_steps, each [..., n_head, q_len, kv_len]."""
 
     scores: typing.Any
     softcapped: typing.Any
@@ -25,42 +25,42 @@ class AttentionSteps(typing.NamedTuple):
 
 
 class Generated(typing.NamedTuple):
-    """What Model.generate returns with details=True, and what Engine tells at the end of a request."""
+    """Result of Model.generate with details=True, and of a request of Engine."""
 
-    text: typing.Any  # the new text, or None for a prompt of ids
-    tokens: typing.Any  # the new ids
+    text: typing.Any  # new text, or None for a prompt of ids
+    tokens: typing.Any  # new token ids
     reason: str  # "max_tokens", "end_token", "context_full", "callback", "stop_string", "cancelled" or "failed"
-    prompt_evaluated: int  # tokens of the prompt that were evaluated
+    prompt_evaluated: int  # prompt tokens evaluated
     prompt_seconds: float
     generate_seconds: float
-    prompt_cached: int = 0  # tokens of the prompt that another request had evaluated
+    prompt_cached: int = 0  # prompt tokens found in the prefix cache
 
 
 class StepReport(typing.NamedTuple):
-    """What one step of a trainer was."""
+    """Result of one training step."""
 
     step: int
-    loss: float  # nats a token, before the update
+    loss: float  # nats per token, before the update
     grad_norm: float
     learning_rate: float
     tokens: int
     seconds: float
-    skipped: bool  # NaN or infinity: nothing was changed
+    skipped: bool  # NaN or infinity: nothing was updated
     spike: float
 
 
 class EvalReport(typing.NamedTuple):
-    """What an evaluation found."""
+    """Result of an evaluation."""
 
     step: int
-    loss: float  # nats a token
+    loss: float  # nats per token
     bits_per_byte: float
     tokens: int
     best: bool
 
 
 class LensStage(typing.NamedTuple):
-    """What the model would say if it stopped at a layer."""
+    """Logit lens: predictions if the model ended at a layer."""
 
     top_ids: typing.Any  # [ctx, top]
     top_probs: typing.Any  # [ctx, top]
@@ -81,7 +81,7 @@ class HeadScores(typing.NamedTuple):
 
 
 class HeadEffect(typing.NamedTuple):
-    """What becomes of the next token when heads are changed."""
+    """Effect of changing heads on the next-token prediction."""
 
     before: typing.Any  # [vocab_size] probabilities
     after: typing.Any
@@ -89,7 +89,7 @@ class HeadEffect(typing.NamedTuple):
 
 
 class TrainingDiverged(RuntimeError):
-    """Too many steps in a row had NaN or infinity."""
+    """Too many consecutive steps had NaN or infinity."""
 
     def __init__(self, message: str, step: int = 0):
         super().__init__(message)
@@ -100,24 +100,24 @@ class TrainingDiverged(RuntimeError):
 
 
 class QueueFullError(RuntimeError):
-    """An engine's queue is full: submit again later."""
+    """The engine's queue is full: submit again later."""
 
 
 class FileError(OSError):
-    """A file that is missing, unreadable, unwritable or not what it claims to be."""
+    """A missing, unreadable, unwritable or malformed file."""
 
     def __init__(self, message: str, path: str = "", offset: int = -1):
         super().__init__(message)
         self.path = path
-        self.offset = offset  # the byte to blame; below 0: none
+        self.offset = offset  # byte offset of the error; below 0: none
 
     def __reduce__(self):
         return type(self), (*self.args, self.path, self.offset)
 
 
-#: Arrays of NumPy, PyTorch or JAX, or whatever DLPack or the buffer protocol show.
+#: NumPy, PyTorch or JAX arrays, or anything that exports DLPack or the buffer protocol.
 Array = typing.Any
-#: A whole number, a sequence of them or an array of 32 or 64 bits.
+#: An int, a sequence of them or an array of 32- or 64-bit integers.
 Integers = typing.Any
-#: bytes, where a class has a method of that name.
+#: bytes, for classes that have a method of that name.
 Bytes = bytes

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's attention, computed by qkv: the same function with gradients, and a switch that makes existing code use it.
+"""PyTorch's attention, computed by qkv: the same function with gradients, and a patch for existing code.
 
     import qkv.torch
-    counts = qkv.torch.patch()      # torch.nn.functional.scaled_dot_product_attention is qkv's now
+    counts = qkv.torch.patch()      # torch.nn.functional.scaled_dot_product_attention is now qkv's
     train(model)
-    print(counts)                   # 144 calls taken, none refused
+    print(counts)                   # taken: 144, none refused
     counts.restore()
 
-Tensors are read and written where they lie, also strided ones.
+Tensors are zero-copy, including strided ones.
 """
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class _Attention(torch.autograd.Function):
-    """q [..., n_head, q_len, d_k], k [..., n_kv_head, kv_len, d_k], v [..., n_kv_head, kv_len, d_v]; q's leading axes
-    are everyone's, and mask broadcasts to [..., n_head, q_len, kv_len]."""
+    """q [..., n_head, q_len, d_k], k [..., n_kv_head, kv_len, d_k], v [..., n_kv_head, kv_len, d_v]; k and v have q's
+    leading axes, and mask broadcasts to [..., n_head, q_len, kv_len]."""
 
     @staticmethod
     def forward(ctx, q, k, v, mask, options):
@@ -51,8 +51,8 @@ class _Attention(torch.autograd.Function):
 
 
 def _room(q, v):
-    """A tensor for the result whose memory is laid out as q's: [batch, q_len, n_head, d] if q's heads lie inside its
-    positions, as they do after a projection, so that joining the heads copies nothing."""
+    """An empty result tensor with q's memory layout: [batch, q_len, n_head, d] if q's heads are inside its
+    positions, as after a projection, so that concatenating the heads needs no copy."""
     shape = q.shape[:-1] + v.shape[-1:]
     if q.dim() == 4 and q.stride(1) < q.stride(2):
         return q.new_empty((shape[0], shape[2], shape[1], shape[3])).transpose(1, 2)
@@ -60,17 +60,17 @@ def _room(q, v):
 
 
 def refusal(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    """Why qkv does not compute this call, in words, or None if it does."""
+    """The reason why qkv does not support this call, or None if it does."""
     tensors = [query, key, value] + ([] if attn_mask is None else [attn_mask])
     for tensor in tensors:
         if type(tensor) not in _PLAIN:
-            return f"a {type(tensor).__name__} is not a plain tensor"
+            return f"a {type(tensor).__name__}, not a plain tensor"
         if tensor.device.type != "cpu" or tensor.layout is not torch.strided or tensor.is_nested:
-            return "a tensor is not a strided one in this processor's memory"
+            return "a tensor that is not a strided CPU tensor"
         if tensor.is_neg() or tensor._is_zerotensor():
-            return "a tensor whose memory does not hold its values"
+            return "a lazily negated or zero tensor"
     if query.dtype not in _TYPES or key.dtype != query.dtype or value.dtype != query.dtype:
-        return f"the types {query.dtype}, {key.dtype}, {value.dtype}"
+        return f"the dtypes {query.dtype}, {key.dtype}, {value.dtype}"
     if torch._C._are_functorch_transforms_active() or torch.compiler.is_compiling() or torch.jit.is_tracing():
         return "a function transform, tracing or compilation"
     if torch.autograd.forward_ad._current_level >= 0:
@@ -82,7 +82,7 @@ def refusal(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, s
     if attn_mask is not None and is_causal:
         return "attn_mask together with is_causal"
     if attn_mask is not None and attn_mask.dtype not in (torch.bool, torch.float32, query.dtype):
-        return f"an attn_mask of {attn_mask.dtype}"
+        return f"an attn_mask of dtype {attn_mask.dtype}"
     return _refusal_of_shapes(query, key, value, attn_mask, enable_gqa)
 
 
@@ -96,13 +96,13 @@ def _refusal_of_shapes(query, key, value, attn_mask, enable_gqa):
     if kv_heads != v_heads or kv_heads == 0 or heads == 0 or heads % kv_heads:
         return shapes
     if kv_heads != heads and kv_heads != 1 and not enable_gqa:
-        return "fewer heads of key and value than of query without enable_gqa"
+        return "fewer key and value heads than query heads without enable_gqa"
     try:
         lead = torch.broadcast_shapes(*(t.shape[:-3] for t in (query, key, value)))
         if attn_mask is not None:
             full = lead + (heads, query.shape[-2], key.shape[-2])
             if torch.broadcast_shapes(attn_mask.shape, full) != torch.Size(full):
-                return f"an attn_mask of the shape {tuple(attn_mask.shape)}"
+                return f"an attn_mask of shape {tuple(attn_mask.shape)}"
     except RuntimeError:
         return shapes
     return None
@@ -110,16 +110,16 @@ def _refusal_of_shapes(query, key, value, attn_mask, enable_gqa):
 
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
                                  enable_gqa=False):
-    """torch.nn.functional.scaled_dot_product_attention: its signature, rules and gradients.
+    """Replaces torch.nn.functional.scaled_dot_product_attention: same signature, semantics and gradients.
 
-    query [..., Hq, L, E], key [..., H, S, E], value [..., H, S, Ev]; a bool attn_mask is True where reading is allowed,
-    a floating one is added; is_causal aligns top-left, also where L and S differ; dropout draws from PyTorch's
-    generator, in a way of its own. A row with nothing to read gives 0, as in PyTorch from 2.5 on. ValueError for what
-    refusal() names, which patch() leaves to PyTorch.
+    query [..., Hq, L, E], key [..., H, S, E], value [..., H, S, Ev]; a bool attn_mask is True for visible keys, a
+    floating one is added; is_causal aligns top-left, even if L and S differ; dropout is seeded from PyTorch's
+    generator, but drops different elements. A query without a visible key gives 0, as in PyTorch 2.5 and later. Raises
+    ValueError for calls that refusal() rejects, which patch() passes to PyTorch.
     """
     why = refusal(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if why:
-        raise ValueError(f"[qkv.torch] found {why}, which qkv does not compute")
+        raise ValueError(f"[qkv.torch] found {why}, which qkv does not support")
     return _compute(query, key, value, attn_mask, dropout_p, is_causal, scale)
 
 
@@ -146,7 +146,7 @@ def _compute(query, key, value, attn_mask, dropout_p, is_causal, scale):
 
 
 class Patch:
-    """What patch() changed, and what came of it: taken, refused and reasons (how often for which one)."""
+    """An active patch(), with counts of calls: taken, refused, and reasons (count per reason)."""
 
     def __init__(self):
         self.taken = 0
@@ -169,7 +169,7 @@ class Patch:
         torch.nn.functional.scaled_dot_product_attention = scaled_dot_product_attention
 
     def restore(self):
-        """Gives PyTorch its function back. Patches are to be taken back in the opposite order."""
+        """Restores PyTorch's function. Restore several patches in reverse order."""
         if torch.nn.functional.scaled_dot_product_attention is self._ours:
             torch.nn.functional.scaled_dot_product_attention = self._before
 
@@ -180,11 +180,11 @@ class Patch:
         self.restore()
 
     def __str__(self):
-        refused = ", ".join(f"{count} times {why}" for why, count in self.reasons.most_common())
-        return f"{self.taken} calls taken, {f'{self.refused} refused: {refused}' if self.refused else 'none refused'}"
+        refused = ", ".join(f"{count}x {why}" for why, count in self.reasons.most_common())
+        return f"taken: {self.taken}, {f'refused: {self.refused} ({refused})' if self.refused else 'none refused'}"
 
 
 def patch() -> Patch:
-    """Makes torch.nn.functional.scaled_dot_product_attention qkv's, for all code that looks it up there (transformers,
-    torch.nn.MultiheadAttention). What qkv does not compute, PyTorch does, and it is counted."""
+    """Replaces torch.nn.functional.scaled_dot_product_attention with qkv's, for all code that looks it up there
+    (transformers, torch.nn.MultiheadAttention). Calls that qkv does not support go to PyTorch and are counted."""
     return Patch()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests' own modules are imported by name, from wherever the tests are run."""
+"""Makes the tests' helper modules importable from any working directory."""
 import pathlib
 import sys
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention as its equations stand, in float64: what the package's numbers are held against."""
+"""Attention directly from its equations, in float64: the reference for the package's results."""
 import numpy as np
 
 
 
 def allowed(q_len, kv_len, causal=None, start=None, window=None, q_length=None, kv_length=None):
-    """[q_len, kv_len]: who may read whom, of one sequence."""
+    """[q_len, kv_len]: the visible keys of each query, for one sequence."""
     q_length = q_len if q_length is None else q_length
     kv_length = kv_len if kv_length is None else kv_length
     at = np.arange(q_len) + ({"bottom_right": kv_length - q_length, "top_left": 0}.get(causal, start) or 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A backend of ONNX that runs models of one node, the Attention operator (opsets 23 to 25), with qkv.
+"""An ONNX backend that runs models of a single Attention node (opsets 23 to 25) with qkv.
 
 https://onnx.ai/onnx/operators/onnx__Attention.html
 """
@@ -8,17 +8,17 @@ import onnx
 import onnx.backend.base
 import qkv
 
-# What qk_matmul_output_mode asks for, among the steps of attention. Opset 24's reference numbers them so for all.
+# The steps of attention by qk_matmul_output_mode, numbered as in opset 24's reference.
 STEPS = ("scores", "softcapped", "masked", "probs")
 
 
 def heads_apart(x, heads):
-    """[batch, seq, heads * d] as [batch, heads, seq, d]; what has four axes stays."""
+    """[batch, seq, heads * d] as [batch, heads, seq, d]; four axes are returned unchanged."""
     return x if x.ndim == 4 else x.reshape(x.shape[0], x.shape[1], heads, -1).swapaxes(1, 2)
 
 
 def padded(mask, kv_len):
-    """Keys past the end of a mask are not to be read."""
+    """Masks the keys past the end of a mask."""
     missing = kv_len - mask.shape[-1]
     if missing <= 0:
         return mask
@@ -29,8 +29,8 @@ def padded(mask, kv_len):
 def attention(q, k, v, mask=None, past_k=None, past_v=None, nonpad_kv_seqlen=None, *, is_causal=0, q_num_heads=0,
               kv_num_heads=0, qk_matmul_output_mode=0, scale=None, softcap=0.0, softmax_precision=None,
               left_window_size=-1, right_window_size=-1):
-    """The operator: Y, present_key, present_value, qk_matmul_output. The softmax is in f32 or wider whatever
-    softmax_precision asks for, which is what it allows."""
+    """The operator: Y, present_key, present_value, qk_matmul_output. The softmax is in f32 or wider regardless of
+    softmax_precision, which the operator allows."""
     joined = q.ndim == 3
     q, k, v = heads_apart(q, q_num_heads), heads_apart(k, kv_num_heads), heads_apart(v, kv_num_heads)
     start = 0
@@ -70,7 +70,7 @@ class Backend(onnx.backend.base.Backend):
     @classmethod
     def prepare(cls, model, device="CPU", **_):
         if [node.op_type for node in model.graph.node] != ["Attention"]:
-            raise NotImplementedError("one Attention node, and nothing else")
+            raise NotImplementedError("only a single Attention node is supported")
         return Node(model.graph)
 
     @classmethod

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays go in and out without copies, by the buffer protocol and by DLPack, whatever their strides."""
+"""Zero-copy inputs and results, by the buffer protocol and DLPack, with any strides."""
 import array
 import gc
 import sys
@@ -41,7 +41,7 @@ def test_buffers_other_than_numpys():
 
 
 class Exporter:
-    """Nothing but DLPack."""
+    """Exports only DLPack."""
 
     def __init__(self, held):
         self.held = held
@@ -137,7 +137,7 @@ def test_the_gil_is_released():
         before = len(beats)
         for _ in range(5):
             qkv.attention(x, x, x)
-        assert len(beats) > before + 2  # a held GIL would let it through between two calls at most
+        assert len(beats) > before + 2  # with the GIL held, it would only run between two calls
     finally:
         done.set()
         thread.join()

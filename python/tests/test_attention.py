@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""qkv.attention and qkv.attention_backward: numbers worked by hand, the equations in float64, differences."""
+"""qkv.attention and qkv.attention_backward: hand-computed values, the equations in float64, finite differences."""
 import math
 import os
 import signal
@@ -212,11 +212,11 @@ def test_ctrl_c_ends_a_long_call():
     try:
         with pytest.raises(KeyboardInterrupt):
             timer.start()
-            qkv.attention(x, x, x[..., :1], out=out)  # some seconds' work
+            qkv.attention(x, x, x[..., :1], out=out)  # takes some seconds
             timer.join()
     finally:
         _set_long_work(before)
-    assert np.isnan(out[-1]).all()  # it did not come so far
+    assert np.isnan(out[-1]).all()  # the call ended before this row
 
 
 def test_is_causal_is_pytorchs_keyword():

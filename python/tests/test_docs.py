@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python lines in docs/python.md run as shown."""
+"""The Python examples in docs/python.md run as shown."""
 import doctest
 import pathlib
 

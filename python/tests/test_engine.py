@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""qkv.Engine: many requests at once."""
+"""qkv.Engine: concurrent requests."""
 import threading
 
 import numpy as np

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of JAX go in and come out without copies."""
+"""JAX arrays as inputs and results, zero-copy."""
 import numpy as np
 import pytest
 import qkv
@@ -26,7 +26,7 @@ def test_results_are_jaxs(dtype):
     assert all(isinstance(a, jax.Array) for a in (out, lse, probs)) and out.dtype == q.dtype
     wanted = jax.nn.dot_product_attention(*(jnp.asarray(q, "float32").swapaxes(1, 2),) * 3, is_causal=True).swapaxes(1, 2)
     np.testing.assert_allclose(np.asarray(out, "f4"), wanted, atol=2e-5 if dtype == "float32" else 2e-2)
-    assert float((out * 2)[0, 0, 0, 0]) == 2 * float(out[0, 0, 0, 0])  # it computes on
+    assert float((out * 2)[0, 0, 0, 0]) == 2 * float(out[0, 0, 0, 0])  # usable in further computation
 
 
 def test_gradients_are_jaxs_own():

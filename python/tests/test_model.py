@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models, tokenizers, caches, training and looking inside, from Python."""
+"""Models, tokenizers, caches, training and inspection, from Python."""
 import gc
 import math
 import os
@@ -257,7 +257,7 @@ def test_what_a_trainer_refuses(model, tmp_path):
             qkv.Trainer(model, **wrong)
     with pytest.raises(qkv.FileError):
         qkv.Trainer(model, tmp_path / "nothing.txt")
-    trainer = qkv.Trainer(model, (ids, ids[:50]), batch_size=1)  # it is whole, and trains
+    trainer = qkv.Trainer(model, (ids, ids[:50]), batch_size=1)  # the model is intact and trains
     assert trainer.step().step == 1 and trainer.has_validation
     with pytest.raises(ZeroDivisionError):
         trainer.run(tmp_path / "run", on_step=lambda report: 1 / 0)
@@ -265,7 +265,7 @@ def test_what_a_trainer_refuses(model, tmp_path):
 
 @pytest.mark.parametrize("what", ["train", "generate"])
 def test_ctrl_c(model, tmp_path, what):
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore SIGINT
     if what == "train":
         trainer = qkv.Trainer(model, np.arange(500) % 257, steps=100000, batch_size=1)
         stops = [lambda report: os.kill(os.getpid(), signal.SIGINT) if report.step == 3 else None]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Attention operator's own backend tests, of the newest onnx, through qkv: every one of them.
+"""All of onnx's backend tests of the Attention operator, run with qkv.
 
-Left out are those named _expanded: they are the same cases as graphs of other operators (MatMul, Softmax ...), without
-an Attention node, which say nothing of qkv.
+Excludes those named _expanded: the same cases as graphs of other operators (MatMul, Softmax ...), without an Attention
+node, which do not test qkv.
 """
 import collections
 import re
@@ -19,7 +19,7 @@ from onnx_attention import Backend  # noqa: E402
 
 
 def selected():
-    """The runner's test cases with the methods that are about Attention; it marks all others as skipped."""
+    """The runner's test cases, with only the Attention tests; the runner marks all others as skipped."""
     runner = onnx.backend.test.BackendTest(Backend, __name__)
     for name, case in runner.test_cases.items():
         mine = {method: getattr(case, method) for method in dir(case)
@@ -33,7 +33,7 @@ globals().update(CASES)
 
 
 def test_all_variants_are_there():
-    """So that a release of onnx which names or keeps them in another way is noticed."""
+    """Fails if a release of onnx renames or removes tests."""
     names = {name[:-len("_cpu")] for case in CASES.values() for name in dir(case) if name.startswith("test_attention_")}
     for part in ("_3d", "_4d", "gqa", "past_and_present", "mask", "softcap", "qk_matmul", "fp16", "bf16", "causal",
                  "nonpad", "window"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package in a process that forks, pickles, and loses its files."""
+"""Forking, pickling, and deleted files."""
 import pickle
 import shutil
 import subprocess
@@ -41,7 +41,7 @@ print("signal" if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 
 @pytest.mark.parametrize("parent,found", [("used", "101"), ("fresh", "23")])
 def test_a_fork_computes_the_same(parent, found):
-    """One thread where the parent's threads are missed, and says so; as many as ever where there were none."""
+    """One thread, with an error for more, if the parent used several; otherwise no limit."""
     ran = subprocess.run([sys.executable, "-c", FORK, parent], capture_output=True, text=True, timeout=200)
     assert (ran.stdout.strip(), ran.stderr) == (found, "")
 

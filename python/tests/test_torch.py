@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's rules: a grid of types, masks, alignments and layouts against PyTorch itself, values and gradients."""
+"""PyTorch semantics: values and gradients over a grid of types, masks, alignments and layouts, against PyTorch."""
 import itertools
 
 import numpy as np
@@ -37,7 +37,7 @@ LAYOUTS = {
 
 
 def check(query, key, value, dtype, **options):
-    """Values and gradients of both, each in its own leaves; PyTorch's in f64 for the low types."""
+    """Compares values and gradients of both, each with its own leaves; PyTorch's in f64 for bf16 and f16."""
     wide = torch.float64 if dtype in (torch.bfloat16, torch.float16) else dtype
     results = []
     for compute, cast in [(qkv.torch.scaled_dot_product_attention, dtype), (F.scaled_dot_product_attention, wide)]:
@@ -135,7 +135,7 @@ def test_patch_counts_what_it_takes_and_refuses():
     with qkv.torch.patch() as counts:
         wanted = before(q, q, q, is_causal=True)
         torch.testing.assert_close(F.scaled_dot_product_attention(q, q, q, is_causal=True), wanted)
-        assert (counts.taken, counts.refused) == (1, 0) and str(counts) == "1 calls taken, none refused"
+        assert (counts.taken, counts.refused) == (1, 0) and str(counts) == "taken: 1, none refused"
         F.scaled_dot_product_attention(q, q, q, dropout_p=1.0)
         with pytest.raises(RuntimeError):
             F.scaled_dot_product_attention(q, q.double(), q)
@@ -164,7 +164,7 @@ def test_multi_head_attention_goes_through_it(bias):
 
 
 def test_the_state_of_multi_head_attention_loads():
-    """torch.nn.MultiheadAttention's parameters, by name and layout, through qkv.attention alone."""
+    """torch.nn.MultiheadAttention's parameters, by name and layout, with only qkv.attention."""
     torch.manual_seed(2)
     layer = torch.nn.MultiheadAttention(24, 3, batch_first=True)
     state = {name: parameter.numpy() for name, parameter in layer.state_dict().items()}
@@ -178,7 +178,7 @@ def test_the_state_of_multi_head_attention_loads():
 
 
 def test_tensors_whose_memory_does_not_hold_their_values():
-    """The negative bit says that each number stands for its opposite; memory alone would give the wrong sign."""
+    """With the negative bit, memory contains the negated values; reading it directly would give the wrong sign."""
     q = torch.view_as_complex(torch.randn(1, 2, 5, 4, 2, generator=torch.Generator().manual_seed(1))).conj().imag
     assert q.is_neg() and q.dtype == torch.float32
     with pytest.raises(ValueError, match="negative bit"):
@@ -187,13 +187,13 @@ def test_tensors_whose_memory_does_not_hold_their_values():
     with qkv.torch.patch() as counts:
         torch.testing.assert_close(torch.nn.functional.scaled_dot_product_attention(q, q, q), wanted)
     assert (counts.taken, counts.refused) == (0, 1)
-    x = q.resolve_neg().clone().requires_grad_()  # the same of the gradient that comes back
+    x = q.resolve_neg().clone().requires_grad_()  # the same for the incoming gradient
     grads = [torch.autograd.grad(f(x, x, x), x, q)[0] for f in (F.scaled_dot_product_attention, qkv.torch.scaled_dot_product_attention)]
     torch.testing.assert_close(grads[1], grads[0], atol=2e-6, rtol=2e-5)
 
 
 def test_what_records_a_call_is_left_to_pytorch():
-    """A trace would hold the numbers of its example, and a tangent would be lost."""
+    """Otherwise a trace would contain its example's values, and a tangent would be lost."""
     def attend(x):
         return torch.nn.functional.scaled_dot_product_attention(x, x, x) + 0
 

@@ -20,10 +20,11 @@ std::invalid_argument refusal(const char* where, const char* name, const char* e
                                std::to_string(found));
 }
 
-// The view of an array that may not be wanted (then the empty view).
+// The view of an optional array; empty if not given.
 qkv::View view_of(const qkv_array* array, const char* where, const char* name) {
   if (array == nullptr || array->data == nullptr) return {};
-  if (array->dtype < QKV_F32 || array->dtype > QKV_BOOL) throw refusal(where, name, "of a qkv_dtype", array->dtype);
+  if (array->dtype < QKV_F32 || array->dtype > QKV_BOOL)
+    throw refusal(where, name, "with a valid qkv_dtype", array->dtype);
   if (array->rank < 0 || array->rank > QKV_MAX_RANK) throw refusal(where, name, "of rank 0 to 8", array->rank);
   const auto rank = static_cast<std::size_t>(array->rank);
   return {array->data, static_cast<qkv::DType>(array->dtype), qkv::Dims(std::span(array->shape, rank)),
@@ -36,7 +37,7 @@ qkv::View needed_view(const qkv_array* array, const char* where, const char* nam
   return view_of(array, where, name);
 }
 
-// An option as C has it -> the same of qkv::AttentionOptions.
+// Converts a C option to the member of qkv::AttentionOptions.
 struct FromC {
   const char* where;
   std::int64_t batch, n_start;
@@ -54,7 +55,7 @@ struct FromC {
   void operator()(const qkv::OptionText& option, const qkv_array* const& from, qkv::ConstView& to) const {
     to = view_of(from, where, option.name);
   }
-  // One number for each sequence, or n_start.
+  // One number per sequence; for start, n_start.
   void operator()(const qkv::OptionText& option, const std::int64_t* const& from, std::vector<std::int64_t>& to) const {
     const std::int64_t count = std::string_view(option.name) == "start" ? n_start : batch;
     if (from != nullptr) to.assign(from, from + count);
@@ -65,11 +66,11 @@ qkv::AttentionOptions options_of(const qkv_attention_options* given, const qkv::
   qkv::AttentionOptions options;
   if (given == nullptr) return options;
   if (given->alignment < QKV_ALIGN_NONE || given->alignment > QKV_ALIGN_START)
-    throw refusal(where, "alignment", "of qkv_alignment", given->alignment);
-  // The lengths have one number for each sequence; a q that is no batch is refused later, with its shape.
+    throw refusal(where, "alignment", "to be a qkv_alignment", given->alignment);
+  // Lengths have one number per sequence; a q without a batch axis is rejected later, with its shape.
   const std::int64_t batch = q.rank() > 0 ? std::max<std::int64_t>(q.shape[0], 0) : 0;
   if (given->start != nullptr && given->n_start != 1 && given->n_start != static_cast<std::size_t>(batch))
-    throw refusal(where, "n_start", "to be 1 or the batch", static_cast<std::int64_t>(given->n_start));
+    throw refusal(where, "n_start", "to be 1 or the batch size", static_cast<std::int64_t>(given->n_start));
   const FromC convert{where, batch, static_cast<std::int64_t>(given->n_start)};
   qkv::for_each_option(convert, *given, options);
   options.dropout.seed = given->dropout_seed;
@@ -89,7 +90,7 @@ qkv_array qkv_contiguous(void* data, qkv_dtype dtype, int rank, const int64_t* s
     array.rank = -1;
     return array;
   }
-  std::uint64_t stride = 1;  // wraps where the shape is absurd; such a shape is refused by its element count
+  std::uint64_t stride = 1;  // may wrap for absurd shapes, which are rejected later by their element count
   for (int axis = rank - 1; axis >= 0; --axis) {
     array.shape[axis] = shape[axis];
     array.strides[axis] = static_cast<std::int64_t>(stride);

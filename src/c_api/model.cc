@@ -26,7 +26,7 @@ Batch batch_of(const qkv_batch* batch, bool with_targets, const char* where) {
 
 void check_capacity(std::size_t needed, std::size_t capacity, const char* where) {
   if (needed > capacity)
-    throw TooSmall(std::string("[") + where + "] expected room for " + std::to_string(needed) + "; found " +
+    throw TooSmall(std::string("[") + where + "] expected a capacity of " + std::to_string(needed) + "; found " +
                    std::to_string(capacity));
 }
 
@@ -79,7 +79,7 @@ size_t qkv_device_count(void) {
 }
 
 const char* qkv_device_name(size_t index) {
-  const char* name = nullptr;  // of a literal
+  const char* name = nullptr;  // a string literal
   guarded([&] { name = qkv::devices().at(index).name.data(); });
   return name;
 }

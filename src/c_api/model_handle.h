@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands behind qkv_model, and the checks that its users share.
+// Definition of qkv_model, and checks shared by its users.
 #pragma once
 
 #include "c_api/status.h"
@@ -11,10 +11,10 @@ struct qkv_model {
 
 namespace qkv::c_api {
 
-// The batch as the library takes it. Throws std::invalid_argument for null pointers and sizes below 1.
+// Converts a batch. Throws std::invalid_argument for null pointers and sizes below 1.
 Batch batch_of(const qkv_batch* batch, bool with_targets, const char* where);
 
-// Tells how many there are and whether they fit. Throws TooSmall.
+// Throws TooSmall if `needed` exceeds the capacity.
 void check_capacity(std::size_t needed, std::size_t capacity, const char* where);
 
 }  // namespace qkv::c_api

@@ -14,7 +14,7 @@
 namespace qkv::c_api {
 namespace {
 
-// Fixed memory: telling of an error must not fail.
+// Fixed size: reporting an error must not fail.
 thread_local char last_error[2048] = "";
 
 void remember(std::string_view what) noexcept {
@@ -50,7 +50,7 @@ qkv_status status_of_exception() noexcept {
     remember(error.what());
     return QKV_FAILED;
   } catch (...) {
-    remember("an exception of unknown type");
+    remember("unknown exception");
     return QKV_FAILED;
   }
 }

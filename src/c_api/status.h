@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How what the library throws becomes a status and a message: every function of qkv_c.h runs inside guarded().
+// Converts exceptions to a status and a message; every function of qkv_c.h runs inside guarded().
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace qkv::c_api {
 
-// A buffer of the caller's holds less than there is.
+// The caller's buffer is too small.
 class TooSmall : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// The status of the exception that is being handled; its message becomes qkv_last_error().
+// The status of the exception being handled; its message becomes qkv_last_error().
 qkv_status status_of_exception() noexcept;
 
 template <class Work>
@@ -30,7 +30,7 @@ qkv_status guarded(Work&& work) noexcept {
   }
 }
 
-// Throws std::invalid_argument unless a pointer that is needed was given.
+// Throws std::invalid_argument for a null pointer.
 inline void require_given(const void* pointer, const char* where, const char* name) {
   if (pointer == nullptr)
     throw std::invalid_argument(std::string("[") + where + "] expected " + name + "; found a null pointer");

@@ -39,7 +39,7 @@ qkv::TrainConfig config_of(const qkv_train_config* given) {
 
 qkv_step_report step(qkv_trainer& trainer, const qkv::Batch& batch) {
   const auto targets = std::count_if(batch.targets.begin(), batch.targets.end(), [](auto t) { return t >= 0; });
-  if (targets == 0) throw std::invalid_argument("[qkv_trainer_step] expected a target; found none that is not -1");
+  if (targets == 0) throw std::invalid_argument("[qkv_trainer_step] expected a target other than -1; found none");
   const qkv::StepReport done = trainer.training.run({&batch, 1}, trainer.config, trainer.next);
   ++trainer.next.step;
   if (!done.skipped) ++trainer.next.update;

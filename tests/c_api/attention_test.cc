@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention from C gives the bits of attention from C++, and refuses what makes no sense with a message.
+// Attention from C is bit-identical to attention from C++, and rejects invalid arguments with a message.
 #include "qkv/attention.h"
 
 #include <gmock/gmock.h>
@@ -128,10 +128,10 @@ TEST(CAttention, NonsenseIsRefusedWithAMessage) {
     for (std::int64_t i = 0; i < c.out.size(); ++i) ASSERT_EQ(c.out.data()[i], 0) << "written before it was refused";
   };
   refused([](Case& c) { c.options.causal = 1; }, "alignment");
-  refused([](Case& c) { c.options.alignment = 77; }, "expected alignment of qkv_alignment; found 77");
+  refused([](Case& c) { c.options.alignment = 77; }, "expected alignment to be a qkv_alignment; found 77");
   refused([](Case& c) { c.options.alignment = -1; }, "found -1");
-  refused([](Case& c) { c.q_c.dtype = 99; }, "expected q of a qkv_dtype; found 99");
-  refused([](Case& c) { c.k_c.dtype = -3; }, "expected k of a qkv_dtype; found -3");
+  refused([](Case& c) { c.q_c.dtype = 99; }, "expected q with a valid qkv_dtype; found 99");
+  refused([](Case& c) { c.k_c.dtype = -3; }, "expected k with a valid qkv_dtype; found -3");
   refused([](Case& c) { c.v_c.rank = 9; }, "expected v of rank 0 to 8; found 9");
   refused([](Case& c) { c.out_c.rank = -1; }, "expected out of rank 0 to 8; found -1");
   refused([](Case& c) { c.q_c.rank = 0; }, "found shape []");
@@ -147,7 +147,7 @@ TEST(CAttention, NonsenseIsRefusedWithAMessage) {
         c.options.start = start;
         c.options.n_start = 3;
       },
-      "expected n_start to be 1 or the batch; found 3");
+      "expected n_start to be 1 or the batch size; found 3");
 }
 
 TEST(CAttention, NullPointersAreRefused) {

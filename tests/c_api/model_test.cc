@@ -76,7 +76,7 @@ TEST(CModel, TextAndTokens) {
   const ModelPtr model = make(small());
   std::size_t count = 0;
   EXPECT_EQ(qkv_encode(model.get(), "a\0b", 3, nullptr, 0, &count), QKV_TOO_SMALL);
-  EXPECT_STREQ(qkv_last_error(), "[qkv_encode] expected room for 3; found 0");
+  EXPECT_STREQ(qkv_last_error(), "[qkv_encode] expected a capacity of 3; found 0");
   std::int32_t ids[4] = {-7, -7, -7, -7};
   ASSERT_EQ(qkv_encode(model.get(), "a\0b", 3, ids, 4, &count), QKV_OK);
   EXPECT_EQ(std::vector<std::int32_t>(ids, ids + 4), (std::vector<std::int32_t>{97, 0, 98, -7}));
