@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The linker's version script of libqkv.so: what the public headers declare is given away, all else stays inside.
 
-    export_map.py --nm NM --version QKV_0.1 --out qkv.map libqkv.a include/qkv/*.h include/qkv_c.h
+    export_map.py --nm NM --version QKV_0.2 --out qkv.map libqkv.a include/qkv/*.h include/qkv_c.h
 
 Names of classes and functions are read from the headers; the archive says which symbols they have. A function that is
 declared in a header and defined nowhere is an error. --self-test shows that headers are read right.
