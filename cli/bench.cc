@@ -14,7 +14,7 @@ A speed means something beside its ceiling, and on a machine that does nothing e
 process, between the passes they belong to, with the same threads and the same kernels (QKV_KERNELS forces a set).
   qkv bench peak            how fast it multiplies and adds, and reads memory
   qkv bench attention       forward, backward and decode against those ceilings
-  qkv bench train           optimiser steps of a whole model
+  qkv bench train           optimizer steps of a whole model
   qkv bench generate        prompts read and tokens written)";
 
 void add(CLI::App& app) {

@@ -125,7 +125,7 @@ double AttentionArrays::pairs() const {
     const Sequence s = sequence_of(sizes, options_, b);
     if (sizes.mask != MaskKind::boolean) {
       const auto one_head =
-          readable_pairs(s.q_len, s.kv_len, s.start, options_.causal, options_.window_left, options_.window_right);
+          visible_pairs(s.q_len, s.kv_len, s.start, options_.causal, options_.window_left, options_.window_right);
       all += static_cast<double>(one_head * sizes.n_head);
       continue;
     }

@@ -12,8 +12,8 @@
 namespace qkv::cli {
 namespace {
 
-constexpr std::int64_t kRows = 64;   // query rows handed to the reference path at a time
-constexpr double kMostWork = 2.2e9;  // pairs x (d_k + d_v) that are computed again: seconds
+constexpr std::int64_t kRows = 64;  // query rows handed to the reference path at a time
+constexpr double kMaxWork = 2.2e9;  // pairs x (d_k + d_v) that are computed again: seconds
 
 double element(const ConstView& x, std::int64_t at) {
   switch (x.dtype) {
@@ -253,7 +253,7 @@ double group_work(const AttentionCase& c, const AttentionOptions& options) {
 
 // One block of rows in so many is computed again.
 std::int64_t row_step(const AttentionCase& c, const AttentionOptions& options) {
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(group_work(c, options) / kMostWork)));
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(group_work(c, options) / kMaxWork)));
 }
 
 Deviation check(const Subject& x) {
@@ -261,7 +261,7 @@ Deviation check(const Subject& x) {
   const std::int64_t groups = c.batch * c.n_kv_head, step = row_step(c, x.options);
   // The last one, and others evenly spread.
   std::int64_t count =
-      std::clamp<std::int64_t>(static_cast<std::int64_t>(kMostWork / std::max(1.0, group_work(c, x.options))), 1,
+      std::clamp<std::int64_t>(static_cast<std::int64_t>(kMaxWork / std::max(1.0, group_work(c, x.options))), 1,
                                std::min<std::int64_t>(groups, 3));
   if (x.dmask || x.dsinks) count = groups;  // they are sums over all
   Tensor dmask, dsinks;

@@ -12,7 +12,7 @@ namespace qkv::cli {
 namespace {
 
 constexpr std::int64_t kLargest = std::int64_t{1} << 24;  // of one size
-constexpr double kMostElements = 1e10;                    // of one array
+constexpr double kMaxElements = 1e10;                     // of one array
 
 [[noreturn]] void fail(const std::string& text, const std::string& reason) {
   throw UsageError("a shape is BxHxTxD[:kv=N][:k=LEN][:dv=N][:window=N][:causal|:full]; " + reason + " in '" + text +
@@ -77,7 +77,7 @@ AttentionCase parse_shape(const std::string& text, const AttentionCase& defaults
   const auto large = [&](std::int64_t heads, std::int64_t length, std::int64_t d) {
     return static_cast<double>(sizes.batch) * static_cast<double>(heads) * static_cast<double>(length) *
                static_cast<double>(d) >
-           kMostElements;
+           kMaxElements;
   };
   if (large(sizes.n_head, sizes.q_len, std::max(sizes.d_k, sizes.d_v)) ||
       large(sizes.n_kv_head, sizes.kv_len, std::max(sizes.d_k, sizes.d_v)))

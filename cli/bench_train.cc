@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv bench train: optimiser steps of a preset on drawn tokens, against the peak measured between them.
+// qkv bench train: optimizer steps of a preset on drawn tokens, against the peak measured between them.
 #include <fmt/format.h>
 #include <qkv/measure.h>
 #include <qkv/threads.h>

@@ -24,7 +24,7 @@ void stop_if_interrupted() {
 
 Tokenizer learn(const Corpus& corpus, std::int64_t size) {
   Progress reading("counting pieces", 0, true), learning("learning tokens", 0, true);
-  LearnProgress progress;
+  BpeProgress progress;
   progress.on_text = [&](std::int64_t done, std::int64_t total) {
     stop_if_interrupted();
     reading.update(static_cast<double>(done), static_cast<double>(total));
@@ -34,7 +34,7 @@ Tokenizer learn(const Corpus& corpus, std::int64_t size) {
     reading.hide();
     learning.update(static_cast<double>(done), static_cast<double>(total));
   };
-  Tokenizer tokenizer = learn_bpe(corpus, size, progress);
+  Tokenizer tokenizer = train_bpe(corpus, size, progress);
   learning.hide();
   print(fmt::format("tokenizer: BPE of {} tokens, learnt in {:.1f} s\n", tokenizer.size(), reading.seconds()));
   return tokenizer;

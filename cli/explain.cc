@@ -31,7 +31,7 @@ struct Options {
   bool all_positions = false, json = false, numbers = false, scaling = false;
 };
 
-constexpr std::int64_t kMostNumbers = 16;  // tokens and columns that --numbers prints
+constexpr std::int64_t kMaxNumbers = 16;  // tokens and columns that --numbers prints
 
 // The seeds' example, or a small one for --numbers, or a preset's or model's layer; options change it.
 ExplainedLayer shape_of(const Options& o) {
@@ -125,8 +125,8 @@ void run_scaling(const Options& o) {
 void run_numbers(const Options& o) {
   const ExplainedLayer s = shape_of(o);
   const std::int64_t widest = std::max({s.sizes.d_model, s.sizes.head_dim, s.sizes.v_head_dim, s.ctx});
-  if (widest > kMostNumbers) {
-    throw UsageError(fmt::format("--numbers prints up to {} tokens and columns; found {}", kMostNumbers, widest));
+  if (widest > kMaxNumbers) {
+    throw UsageError(fmt::format("--numbers prints up to {} tokens and columns; found {}", kMaxNumbers, widest));
   }
   if (s.batch != 1) throw UsageError(fmt::format("--numbers works one sequence; found --batch {}", s.batch));
   if (o.head >= s.sizes.n_head) {

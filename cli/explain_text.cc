@@ -94,7 +94,7 @@ std::string steps_text(const ExplainedLayer& layer) {
   const StepWork total = total_of(steps);
   const auto heads = static_cast<double>(batch * c.n_head);
   const double a_head = static_cast<double>(ctx) * static_cast<double>(ctx);
-  const auto readable = static_cast<double>(readable_pairs(ctx, ctx, 0, causal, own && causal ? own->window_left : -1));
+  const auto readable = static_cast<double>(visible_pairs(ctx, ctx, 0, causal, own && causal ? own->window_left : -1));
   text +=
       fmt::format("\n  in all             {}FLOP, {}; {} scores, {} a head and sequence\n", amount_text(total.flops),
                   bytes_text(total.bytes), with_commas(total.scores), with_commas(a_head));

@@ -17,9 +17,9 @@
 namespace qkv::cli {
 namespace {
 
-constexpr std::size_t kCell = 2;          // columns of a cell
-constexpr std::size_t kLabel = 14;        // columns of a label
-constexpr std::int64_t kMostLines = 128;  // of queries
+constexpr std::size_t kCell = 2;         // columns of a cell
+constexpr std::size_t kLabel = 14;       // columns of a label
+constexpr std::int64_t kMaxLines = 128;  // of queries
 
 const char* variable(const char* name) {
   const char* value = std::getenv(name);
@@ -73,7 +73,7 @@ std::string heat_map(const float* weights, std::int64_t queries, std::int64_t ke
                      const std::vector<std::string>& labels, Colours colours, std::size_t width) {
   const auto room = static_cast<std::int64_t>((std::max(width, kLabel + 8 * kCell) - kLabel) / kCell);
   const std::int64_t block =
-      std::max({std::int64_t{1}, (keys + room - 1) / room, (queries + kMostLines - 1) / kMostLines});
+      std::max({std::int64_t{1}, (keys + room - 1) / room, (queries + kMaxLines - 1) / kMaxLines});
   std::string text;
   for (std::int64_t i = 0; i < queries; i += block) {
     text += right_aligned(labels[static_cast<std::size_t>(i)], kLabel - 1) + " ";

@@ -76,7 +76,7 @@ Json facts(const qkv::ModelConfig& c) {
           {"memory_bytes",
            {{"weights", 4 * count},
             {"gradients", 4 * count},
-            {"optimiser", 8 * count},
+            {"optimizer", 8 * count},
             {"kv_cache", qkv::kv_cache_bytes(c, c.ctx_len)}}},
           {"forward_flops_per_token", qkv::forward_flops_per_token(c, c.ctx_len)},
           {"training_flops_per_token", qkv::training_flops_per_token(c, c.ctx_len)}};
@@ -195,7 +195,7 @@ std::string text_of(const Json& facts) {
   text += fmt::format("parameters\n  {:>15}  in all\n  {:>15}  without the embeddings\n  {:>15}  in matrix products\n",
                       count("parameters"), count("parameters_without_embeddings"), count("matrix_parameters"));
   text += fmt::format("memory in f32\n  {:>15}  weights\n  {:>15}  gradients\n  {:>15}  AdamW's moments\n",
-                      size_text(memory["weights"]), size_text(memory["gradients"]), size_text(memory["optimiser"]));
+                      size_text(memory["weights"]), size_text(memory["gradients"]), size_text(memory["optimizer"]));
   text += fmt::format("  {:>15}  KV cache of {} tokens\n", size_text(memory["kv_cache"]),
                       facts["config"]["ctx_len"].dump());
   text += fmt::format("operations a token, context {}\n  {:>11.1f} MFLOP  forward\n  {:>11.1f} MFLOP  training\n",

@@ -70,16 +70,16 @@ qkv::DType compute_dtype_of(const TrainSettings& settings, std::string_view devi
 
 // Wider models want smaller steps, and what has learnt already smaller ones still.
 double usual_learning_rate(const qkv::ModelConfig& model, bool learnt) {
-  constexpr double kTimesWidth = 0.384, kMost = 4e-3;  // 2e-3 at d_model 192, 5e-4 at 768
-  return std::min(kTimesWidth / static_cast<double>(model.d_model), kMost) / (learnt ? 5 : 1);
+  constexpr double kTimesWidth = 0.384, kMax = 4e-3;  // 2e-3 at d_model 192, 5e-4 at 768
+  return std::min(kTimesWidth / static_cast<double>(model.d_model), kMax) / (learnt ? 5 : 1);
 }
 
 // A random model whose head reads the stream without a norm overshoots when large steps come early: the layers learn
 // which tokens are frequent by a vector that all tokens share, nothing bounds its length, and the momentum carries it
 // past (docs/training.md). So it warms up for longer, and a short run has a lower peak.
 void use_gentle_warmup(qkv::TrainConfig& config) {
-  constexpr std::int64_t kEnough = 400, kMost = 500;  // steps
-  config.warmup_steps = std::clamp<std::int64_t>(config.steps / 3, 1, kMost);
+  constexpr std::int64_t kEnough = 400, kMax = 500;  // steps
+  config.warmup_steps = std::clamp<std::int64_t>(config.steps / 3, 1, kMax);
   config.learning_rate *= std::min(1.0, static_cast<double>(config.warmup_steps) / kEnough);
 }
 
@@ -337,7 +337,7 @@ class Reporter {
       shown += c == '\n' ? "\n  | " : control ? "?" : std::string(1, c);
     }
     line(shown);
-    if (const double share = qkv::repetition(text); share >= qkv::kRunsInCircles) {
+    if (const double share = qkv::repetition(text); share >= qkv::kRepetitionThreshold) {
       line(fmt::format("warning: the sample after step {} runs in circles: {:.0f} % of it stood there before", step,
                        100 * share));
     }

@@ -18,7 +18,7 @@ std::vector<std::pair<std::string, double>> parts_of(const TrainProfile& p) {
                                                     {"norms", p.model.norms},
                                                     {"head_and_loss", p.model.head},
                                                     {"embedding", p.model.embedding},
-                                                    {"optimiser", p.optimiser},
+                                                    {"optimizer", p.optimizer},
                                                     {"data", p.data}};
   double known = 0;
   for (const auto& part : parts) known += part.second;
@@ -33,7 +33,7 @@ double milliseconds_a_step(const TrainProfile& p, double seconds) {
 }  // namespace
 
 void TrainProfile::add(const StepReport& report) {
-  optimiser += report.optimiser_seconds;
+  optimizer += report.optimizer_seconds;
   data += report.data_seconds;
   seconds += report.seconds;
   tokens += report.tokens;

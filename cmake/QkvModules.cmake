@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# How a room of the house is built: qkv_module(NAME SOURCES ... MODULES ... LIBRARIES ...) makes the static library
+# How a module is built: qkv_module(NAME SOURCES ... MODULES ... LIBRARIES ...) makes the static library
 # qkv_NAME, and qkv_test(NAME SOURCES ... MODULES ... LIBRARIES ...) makes a GoogleTest program registered with CTest.
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 

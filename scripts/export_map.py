@@ -97,7 +97,7 @@ struct Plain { int x = 0; void member(); };
 class Forward;
 template <class T>
 inline constexpr int number_of = 0;
-inline constexpr int kMost = 8;
+inline constexpr int kMax = 8;
 void plain(const Plain& p, std::function<void(int)> f = {});
 std::vector<double> several(int n);
 inline bool inlined(int n) { return n > 0; }

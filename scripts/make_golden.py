@@ -160,14 +160,14 @@ def main():
 
         groups = [{"params": [t for t in w.values() if (t.dim() == 2) == decays], "weight_decay": 0.1 * decays}
                   for decays in (True, False)]
-        optimiser = torch.optim.AdamW([g for g in groups if g["params"]], lr=0.01, betas=(0.9, 0.95), eps=1e-8)
+        optimizer = torch.optim.AdamW([g for g in groups if g["params"]], lr=0.01, betas=(0.9, 0.95), eps=1e-8)
         losses = []
         for _ in range(10):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = loss_of(shape, w, tokens, targets)
             losses.append(loss.item())
             loss.backward()
-            optimiser.step()
+            optimizer.step()
         losses.append(loss_of(shape, w, tokens, targets).item())
         save("losses", np.array(losses))
         print(f"{shape.name}: {sum(t.numel() for t in w.values())} parameters, loss {losses[0]:.6f} -> {losses[-1]:.6f}")

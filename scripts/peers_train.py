@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's side of `scripts/bench_peers.py --what train`: ANDREA's decoder (a norm without gain after the embedding and
-before each block, ReLU, learned positions, no biases, a head of its own) and one optimiser step after the other, with
+before each block, ReLU, learned positions, no biases, a head of its own) and one optimizer step after the other, with
 AdamW. bf16 is autocast over f32 parameters, as PyTorch's documentation has it. Prints one JSON object."""
 import argparse
 import json
@@ -66,7 +66,7 @@ def main():
     torch.manual_seed(1)
     sizes = SIZES[arguments.preset]
     model = make_model(torch, sizes)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.99), weight_decay=0.1, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.99), weight_decay=0.1, fused=True)
     loss_of = torch.compile(model) if arguments.mode == "compiled" else model
     tokens = torch.randint(sizes["vocab"], (arguments.batch_size, sizes["ctx"] + 1))
     seconds = []
@@ -76,8 +76,8 @@ def main():
             loss = loss_of(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
         seconds.append(time.perf_counter() - start)
     step = statistics.median(seconds[1:])
     print(json.dumps({"version": torch.__version__, "parameters": sum(p.numel() for p in model.parameters()),

@@ -13,7 +13,7 @@ import sys
 
 OTHERS = re.compile(r"write|save|config_text|run_state_text|TokenFileWriter|to_bytes|publish_checkpoint|remove_old_checkpoints"
                      r"|gguf_our_row|misfit|hf_family_of|one_or_list|gpt2_json|llama_json|::config_json|scaling_json"
-                     r"|from_tokens|::tokenize$|from_text$|learn_bpe|step_of|base_path|base_name|checkpoint_path|checkpoint_steps|facts_of_file"
+                     r"|from_tokens|::tokenize$|from_text$|train_bpe|step_of|base_path|base_name|checkpoint_path|checkpoint_steps|facts_of_file"
                     r"|Writer|json_string|header_of|chat_form_name|chat_form_from_name|make_lora|check_targets|target_modules|::draw|::refuse|listed"
                     r"|gguf_family_of|character_normalizer|character_pre_tokenizer|character_decoder|with_space_marks"
                     r"|segments_of")

@@ -73,10 +73,10 @@ class Corpus {
 
 // Trains byte-level BPE on the training split, on all threads; see Tokenizer::train_bpe. Memory is bounded: above 4
 // million distinct pieces, or 64 MB of them, the rarest are dropped. Each callback may be empty.
-struct LearnProgress {
+struct BpeProgress {
   std::function<void(std::int64_t bytes, std::int64_t total)> on_text;    // counting pieces
   std::function<void(std::int64_t tokens, std::int64_t total)> on_token;  // then merging pairs
 };
-Tokenizer learn_bpe(const Corpus& corpus, std::int64_t size, const LearnProgress& progress = {});
+Tokenizer train_bpe(const Corpus& corpus, std::int64_t size, const BpeProgress& progress = {});
 
 }  // namespace qkv

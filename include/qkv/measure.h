@@ -78,8 +78,8 @@ double measure_read_bandwidth(std::int64_t bytes = std::int64_t{512} << 20);
 // The (query, key) pairs with key <= start + query: those a causal mask allows, for one sequence and head.
 std::int64_t causal_pairs(std::int64_t q_len, std::int64_t kv_len, std::int64_t start) noexcept;
 // The pairs that a causal mask and a window (-1: no limit, as in attention.h) allow, for one sequence and head.
-std::int64_t readable_pairs(std::int64_t q_len, std::int64_t kv_len, std::int64_t start, bool causal,
-                            std::int64_t window_left = -1, std::int64_t window_right = -1) noexcept;
+std::int64_t visible_pairs(std::int64_t q_len, std::int64_t kv_len, std::int64_t start, bool causal,
+                           std::int64_t window_left = -1, std::int64_t window_right = -1) noexcept;
 // FLOPs of attention for `pairs` pairs, summed over heads and sequences: q . k and probs . v, one multiply-add per
 // dimension each. The backward pass recomputes the scores: five products instead of two.
 double attention_forward_flops(double pairs, std::int64_t d_k, std::int64_t d_v) noexcept;

@@ -13,6 +13,6 @@ namespace qkv {
 double repetition(std::string_view text);
 
 // Threshold from which a sample counts as repetitive. Values for ordinary text: docs/performance.md.
-inline constexpr double kRunsInCircles = 0.5;
+inline constexpr double kRepetitionThreshold = 0.5;
 
 }  // namespace qkv

@@ -27,7 +27,7 @@ struct StepReport {
   double learning_rate = 0;
   std::int64_t tokens = 0;       // targets that are not -1
   double seconds = 0;            // of the whole step
-  double optimiser_seconds = 0;  // of these: gradient norm and optimizer
+  double optimizer_seconds = 0;  // of these: gradient norm and optimizer
   double data_seconds = 0;       // of these: reading token windows
   bool skipped = false;          // NaN or inf: nothing was updated
   double spike = 0;              // z-score of the loss against up to 128 previous losses, if above 6; else 0

@@ -32,7 +32,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, mask, options):
         out, lse = attention(q.detach(), k.detach(), v.detach(), mask=None if mask is None else mask.detach(),
-                             return_lse=True, out=_room(q, v), **options)
+                             return_lse=True, out=_empty_result(q, v), **options)
         ctx.save_for_backward(q, k, v, mask, out, lse)
         ctx.options = options
         return out
@@ -50,7 +50,7 @@ class _Attention(torch.autograd.Function):
         return gradients.dq, gradients.dk, gradients.dv, dmask, None
 
 
-def _room(q, v):
+def _empty_result(q, v):
     """An empty result tensor with q's memory layout: [batch, q_len, n_head, d] if q's heads are inside its
     positions, as after a projection, so that concatenating the heads needs no copy."""
     shape = q.shape[:-1] + v.shape[-1:]
@@ -142,7 +142,7 @@ def _compute(query, key, value, attn_mask, dropout_p, is_causal, scale):
         return _Attention.apply(query, key, value, attn_mask, options)
     query, key, value = query.detach(), key.detach(), value.detach()
     mask = None if attn_mask is None else attn_mask.detach()
-    return attention(query, key, value, mask=mask, out=_room(query, value), **options)
+    return attention(query, key, value, mask=mask, out=_empty_result(query, value), **options)
 
 
 class Patch:

@@ -30,8 +30,8 @@ void narrow_strided(void* base, std::int64_t offset, std::int64_t stride, std::i
 }  // namespace
 
 float finite_to_f32(double x) noexcept {
-  constexpr float kMost = std::numeric_limits<float>::max();
-  if (std::isfinite(x) && std::abs(x) > double{kMost}) return x < 0 ? -kMost : kMost;
+  constexpr float kMax = std::numeric_limits<float>::max();
+  if (std::isfinite(x) && std::abs(x) > double{kMax}) return x < 0 ? -kMax : kMax;
   return static_cast<float>(x);
 }
 

@@ -145,7 +145,7 @@ std::int64_t PackedValues::slot(std::int64_t b, std::int64_t kv_head, std::int64
   return (b * plan_.p.n_kv_head + kv_head) * tiles_ + (j0 + first) / kKeyTile - first / kKeyTile;
 }
 
-void PackedValues::lend(KeyTile& tile, std::int64_t b, std::int64_t kv_head) const noexcept {
+void PackedValues::use_packed(KeyTile& tile, std::int64_t b, std::int64_t kv_head) const noexcept {
   const std::int64_t at = slot(b, kv_head, tile.j0);
   tile.v_pairs = pairs_ + at * kKeyTile * d_v_;
   tile.finite = finite_[at];

@@ -46,7 +46,7 @@ class PackedValues {
  public:
   PackedValues(const TilePlan& plan);  // packs; throws std::bad_alloc
   // Points a tile that starts at a key tile boundary to the packed values.
-  void lend(KeyTile& tile, std::int64_t b, std::int64_t kv_head) const noexcept;
+  void use_packed(KeyTile& tile, std::int64_t b, std::int64_t kv_head) const noexcept;
   // Address of key j of a head within its pair.
   const std::uint16_t* pairs(std::int64_t b, std::int64_t kv_head, std::int64_t j) const noexcept;
   std::int64_t row_bytes() const noexcept { return d_v_ * 2; }

@@ -19,7 +19,7 @@ struct IndexRange {
 
 // The keys that query i of sequence b may attend to under lengths, causality and window: one contiguous range, empty
 // for a query past its sequence's length. begin and end never decrease as i grows (as long as i is within the length).
-inline IndexRange readable_keys(const AttentionProblem& p, std::int64_t b, std::int64_t i) noexcept {
+inline IndexRange attendable_keys(const AttentionProblem& p, std::int64_t b, std::int64_t i) noexcept {
   const SequenceSpan& s = p.sequences[static_cast<std::size_t>(b)];
   if (i >= s.q_len) return {0, 0};
   const std::int64_t position = s.start + i;

@@ -172,11 +172,11 @@ std::vector<double> head_values(const char* name, const ConstView& view, const A
 }
 
 void set_dropout(AttentionProblem& p, const AttentionDropout& dropout) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 32;  // planes, queries and keys have 32-bit indices
+  constexpr std::int64_t kMax = std::int64_t{1} << 32;  // planes, queries and keys have 32-bit indices
   if (!(dropout.p >= 0 && dropout.p < 1)) fail("dropout.p must be from 0 to below 1", number(dropout.p));
   if (dropout.p == 0) return;
-  if (p.q_len > kMost || p.kv_len > kMost) fail("dropout supports at most 2^32 queries and keys", to_string(p.k.shape));
-  if (dropout.first_sequence < 0 || dropout.first_sequence > kMost / p.n_head - p.batch)
+  if (p.q_len > kMax || p.kv_len > kMax) fail("dropout supports at most 2^32 queries and keys", to_string(p.k.shape));
+  if (dropout.first_sequence < 0 || dropout.first_sequence > kMax / p.n_head - p.batch)
     fail("dropout.first_sequence must be from 0, with all heads of all sequences below 2^32",
          std::to_string(dropout.first_sequence));
   p.dropout = Dropout(dropout.p, dropout.seed);
@@ -184,7 +184,7 @@ void set_dropout(AttentionProblem& p, const AttentionDropout& dropout) {
 }
 
 bool row_is_readable(const AttentionProblem& p, std::int64_t b, std::int64_t h, std::int64_t i) noexcept {
-  const IndexRange keys = readable_keys(p, b, i);
+  const IndexRange keys = attendable_keys(p, b, i);
   if (!p.mask) return !keys.empty();
   for (std::int64_t j = keys.begin; j < keys.end; ++j) {
     if (mask_bias<float>(p, b, h, i, j) != -std::numeric_limits<float>::infinity()) return true;
@@ -229,7 +229,7 @@ AttentionProblem make_problem(const ConstView& q, const ConstView& k, const Cons
     if (!fits(slope, q.dtype)) fail("alibi_slopes must be finite", number(slope));
   }
   p.sinks = head_values("sinks", options.sinks, p);
-  p.require_readable_key = options.require_readable_key;
+  p.require_visible_key = options.require_visible_key;
   set_dropout(p, options.dropout);
   return p;
 }
@@ -240,7 +240,7 @@ void check_readable(const AttentionProblem& p) {
     for (std::int64_t h = 0; h < (heads_alike ? 1 : p.n_head); ++h) {
       for (std::int64_t i = 0; i < p.sequences[static_cast<std::size_t>(b)].q_len; ++i) {
         if (row_is_readable(p, b, h, i)) continue;
-        fail("every query must have a key that it may attend to (require_readable_key)",
+        fail("every query must have a key that it may attend to (require_visible_key)",
              "none for query " + std::to_string(i) + " of head " + std::to_string(h) + " of sequence " +
                  std::to_string(b));
       }

@@ -61,7 +61,8 @@ QueryTile RowTiling::tile(std::int64_t b, std::int64_t kv_head, std::int64_t ind
   const int width = t.kernels->width;
   for (int r = 0; r < t.rows; ++r) {  // later heads read the same keys as the first
     const std::int64_t same = r - t.queries;
-    const IndexRange keys = same < 0 ? readable_keys(p, b, t.first_query + r) : IndexRange{t.begin[same], t.end[same]};
+    const IndexRange keys =
+        same < 0 ? attendable_keys(p, b, t.first_query + r) : IndexRange{t.begin[same], t.end[same]};
     t.begin[r] = keys.begin, t.end[r] = keys.end;
   }
   std::fill(t.begin + t.rows, t.begin + width, t.begin[t.rows - 1]);

@@ -45,7 +45,7 @@ Matrix<T> masked_scores(const AttentionProblem& p, std::int64_t b, std::int64_t 
 
 // Whether a masked score is not -inf, so that the key is attended to; true for NaN.
 template <class T>
-bool is_read(T masked) noexcept;
+bool is_attended(T masked) noexcept;
 
 // Softmax of each row over the unmasked keys and the sink; a fully masked row has probs 0 and lse -inf.
 template <class T>

@@ -26,7 +26,7 @@ Matrix<T> probs_gradient(const Matrix<T>& masked, const Matrix<T>& dout, const M
   Matrix<T> dprobs(masked.rows, masked.cols);
   for (std::int64_t i = 0; i < masked.rows; ++i) {
     for (std::int64_t j = 0; j < masked.cols; ++j) {
-      if (!reference::is_read(masked.row(i)[j])) continue;
+      if (!reference::is_attended(masked.row(i)[j])) continue;
       for (std::int64_t c = 0; c < v.cols; ++c) dprobs.row(i)[j] += dout.row(i)[c] * v.row(j)[c];
     }
   }
@@ -44,12 +44,12 @@ Matrix<T> softmax_gradient(const Matrix<T>& masked, const reference::Softmax<T>&
     bool reads = false;
     T d = 0;
     for (std::int64_t j = 0; j < masked.cols; ++j) {
-      if (!reference::is_read(masked.row(i)[j])) continue;
+      if (!reference::is_attended(masked.row(i)[j])) continue;
       reads = true;
       d += probs[j] * dprobs.row(i)[j];
     }
     for (std::int64_t j = 0; j < masked.cols; ++j) {
-      if (reference::is_read(masked.row(i)[j])) dmasked.row(i)[j] = probs[j] * (dprobs.row(i)[j] - d);
+      if (reference::is_attended(masked.row(i)[j])) dmasked.row(i)[j] = probs[j] * (dprobs.row(i)[j] - d);
     }
     if (reads) *dsink -= softmax.sink_probs[static_cast<std::size_t>(i)] * d;
   }
@@ -63,7 +63,7 @@ Matrix<T> softcap_gradient(const AttentionProblem& p, const Matrix<T>& masked, c
   Matrix<T> dscores = dmasked;
   if (p.softcap == 0) return dscores;
   for (std::size_t e = 0; e < dscores.values.size(); ++e) {
-    if (!reference::is_read(masked.values[e])) continue;
+    if (!reference::is_attended(masked.values[e])) continue;
     const T tanh = softcapped.values[e] / static_cast<T>(p.softcap);
     dscores.values[e] *= 1 - tanh * tanh;
   }
@@ -100,7 +100,7 @@ void backward_group(const AttentionProblem& p, std::int64_t b, std::int64_t g, c
     Matrix<T> dq(p.q_len, p.d_k);
     for (std::int64_t i = 0; i < p.q_len; ++i) {
       for (std::int64_t j = 0; j < p.kv_len; ++j) {
-        if (!reference::is_read(masked.row(i)[j])) continue;
+        if (!reference::is_attended(masked.row(i)[j])) continue;
         const T dscore = dscores.row(i)[j] * scale;
         add_scaled(dq.row(i), dscore, k.row(j), p.d_k);                // dq = scale * dscores . k
         add_scaled(dk.row(j), dscore, q.row(i), p.d_k);                // dk = scale * dscores^T . q

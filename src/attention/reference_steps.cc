@@ -70,7 +70,7 @@ Matrix<T> softcapped_scores(const AttentionProblem& p, const Matrix<T>& scores) 
 }
 
 template <class T>
-bool is_read(T masked) noexcept {
+bool is_attended(T masked) noexcept {
   return masked != kMinusInfinity<T>;
 }
 
@@ -79,11 +79,11 @@ Matrix<T> masked_scores(const AttentionProblem& p, std::int64_t b, std::int64_t 
   Matrix<T> masked(p.q_len, p.kv_len);
   std::fill(masked.values.begin(), masked.values.end(), kMinusInfinity<T>);
   for (std::int64_t i = 0; i < p.q_len; ++i) {
-    const IndexRange keys = readable_keys(p, b, i);
+    const IndexRange keys = attendable_keys(p, b, i);
     for (std::int64_t j = keys.begin; j < keys.end; ++j) {
       const T bias = mask_bias<T>(p, b, h, i, j);
       // Not "score + -inf": a masked score can be NaN.
-      if (is_read(bias)) masked.row(i)[j] = softcapped.row(i)[j] + bias + alibi_bias<T>(p, b, h, i, j);
+      if (is_attended(bias)) masked.row(i)[j] = softcapped.row(i)[j] + bias + alibi_bias<T>(p, b, h, i, j);
     }
   }
   return masked;
@@ -101,19 +101,19 @@ Softmax<T> softmax_rows(const AttentionProblem& p, std::int64_t h, const Matrix<
     bool reads = false;
     for (std::int64_t j = 0; j < p.kv_len; ++j) {
       if (scores[j] > largest) largest = scores[j];
-      reads |= is_read(scores[j]);
+      reads |= is_attended(scores[j]);
     }
     if (!reads) continue;
     T sum = 0;
     for (std::int64_t j = 0; j < p.kv_len; ++j) {
-      if (!is_read(scores[j])) continue;
+      if (!is_attended(scores[j])) continue;
       probs[j] = std::exp(scores[j] - largest);
       sum += probs[j];
     }
-    const T sink_weight = is_read(sink) ? std::exp(sink - largest) : T{0};
+    const T sink_weight = is_attended(sink) ? std::exp(sink - largest) : T{0};
     sum += sink_weight;
     for (std::int64_t j = 0; j < p.kv_len; ++j) {
-      if (is_read(scores[j])) probs[j] /= sum;
+      if (is_attended(scores[j])) probs[j] /= sum;
     }
     softmax.lse[static_cast<std::size_t>(i)] = largest + std::log(sum);
     softmax.sink_probs[static_cast<std::size_t>(i)] = sink_weight / sum;
@@ -139,7 +139,7 @@ Matrix<T> weighted_values(const Matrix<T>& masked, const Matrix<T>& probs, const
   Matrix<T> out(probs.rows, v.cols);
   for (std::int64_t i = 0; i < probs.rows; ++i) {
     for (std::int64_t j = 0; j < probs.cols; ++j) {
-      if (!is_read(masked.row(i)[j])) continue;  // 0 * NaN would be NaN
+      if (!is_attended(masked.row(i)[j])) continue;  // 0 * NaN would be NaN
       const T prob = probs.row(i)[j];
       for (std::int64_t c = 0; c < v.cols; ++c) out.row(i)[c] += prob * v.row(j)[c];
     }
@@ -154,7 +154,7 @@ Matrix<T> weighted_values(const Matrix<T>& masked, const Matrix<T>& probs, const
   template Matrix<T> scaled_scores(const AttentionProblem&, Matrix<T>);                                    \
   template Matrix<T> softcapped_scores(const AttentionProblem&, const Matrix<T>&);                         \
   template Matrix<T> masked_scores(const AttentionProblem&, std::int64_t, std::int64_t, const Matrix<T>&); \
-  template bool is_read(T) noexcept;                                                                       \
+  template bool is_attended(T) noexcept;                                                                   \
   template Softmax<T> softmax_rows(const AttentionProblem&, std::int64_t, const Matrix<T>&);               \
   template Matrix<T> dropped(const AttentionProblem&, std::int64_t, std::int64_t, const Matrix<T>&);       \
   template Matrix<T> weighted_values(const Matrix<T>&, const Matrix<T>&, const Matrix<T>&);

@@ -18,7 +18,7 @@
 namespace qkv {
 namespace {
 
-constexpr int kTasksAThread = 16;  // so that there is little idle time at the end
+constexpr int kTasksPerThread = 16;  // so that there is little idle time at the end
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // Running state of the rows of a tile.
@@ -50,12 +50,12 @@ class Forward {
               rows_in_place(plan_)) {}
 
   void run() {
-    clear_unread_rows();
+    clear_masked_rows();
     if (plan_.bf16 && tiling_.tiles() > 2) packed_.emplace(plan_);
     const std::int64_t tasks = p_.batch * p_.n_kv_head * tiling_.tiles();
     if (tasks == 0) return;
     const std::int64_t pieces = p_.kv_len / kSplitKeys + 2;
-    if (pieces > 2 && num_threads() > 1 && tasks < kTasksAThread * num_threads())
+    if (pieces > 2 && num_threads() > 1 && tasks < kTasksPerThread * num_threads())
       run_split(tasks, pieces);
     else
       parallel_for(tasks, [&](std::int64_t task) { run_tile(tile_of(task)); });
@@ -70,7 +70,7 @@ class Forward {
   }
 
   // Fills rows past a sequence's length, which are in no tile; probabilities are written only where keys are read.
-  void clear_unread_rows() const {
+  void clear_masked_rows() const {
     const bool padded = std::any_of(p_.sequences.begin(), p_.sequences.end(),
                                     [&](const SequenceSpan& sequence) { return sequence.q_len < p_.q_len; });
     const auto fill = [&](const View& x, float value, std::int64_t d) {
@@ -117,7 +117,7 @@ class Forward {
       return Sums{at, at + width, at + 2 * width};
     };
     // A task is a run of splits: enough runs for all threads, each long enough to amortize its start.
-    const std::int64_t runs = std::min(pieces, (2 * kTasksAThread * num_threads() + tasks - 1) / tasks);
+    const std::int64_t runs = std::min(pieces, (2 * kTasksPerThread * num_threads() + tasks - 1) / tasks);
     const std::int64_t length = (pieces + runs - 1) / runs;
     parallel_for(tasks * runs, [&](std::int64_t i) {
       const std::int64_t task = i / runs, first = i % runs * length;
@@ -182,7 +182,7 @@ class Forward {
       next = tiles.next(j);
       KeyTile keys = load_keys(plan_, tile.b, tile.kv_head, j, next,
                                packed || by_rows ? KeyUse::forward_unpacked : KeyUse::forward, scratch.keys);
-      if (packed) packed_->lend(keys, tile.b, tile.kv_head);
+      if (packed) packed_->use_packed(keys, tile.b, tile.kv_head);
       const TileScores scores = compute_scores(plan_, tile, keys, scratch, false);
       if (scores.segments == 0) continue;
       kernel.rescale(plan_.unit, scores.max, d_v_padded_, sums.m, sums.l, fresh ? nullptr : sums.ot);

@@ -73,12 +73,12 @@ struct alignas(64) TaskSpan {
 // Runs task(i) for i = 0 ... count - 1, fewer than 2^32, in spans: for tasks that read memory in order.
 template <class Task>
 void parallel_spans(std::int64_t count, const Task& task) {
-  const std::int64_t threads = std::min<std::int64_t>({num_threads(), Team::kMost, count});
+  const std::int64_t threads = std::min<std::int64_t>({num_threads(), Team::kMax, count});
   if (threads <= 1) {
     for (std::int64_t i = 0; i < count; ++i) task(i);
     return;
   }
-  TaskSpan spans[Team::kMost];
+  TaskSpan spans[Team::kMax];
   for (std::int64_t t = 0; t < threads; ++t)
     spans[t].set(span_begin(count, threads, t), span_begin(count, threads, t + 1));
   parallel_for(threads, [&](std::int64_t t) {

@@ -34,8 +34,8 @@ class Team {
   // What thread i will read next: it may prefetch these bytes while it waits, once. Results do not depend on it.
   void prefetch(int thread, const void* at, std::int64_t bytes) noexcept;
 
-  static constexpr int kMost = 64;                                      // threads
-  static constexpr std::int64_t kMostExpected = std::int64_t{1} << 18;  // most bytes worth prefetching
+  static constexpr int kMax = 64;                                           // threads
+  static constexpr std::int64_t kMaxPrefetchBytes = std::int64_t{1} << 18;  // most bytes worth prefetching
 
  private:
   explicit Team(int size) noexcept : size_(size) {}
@@ -63,13 +63,13 @@ class Team {
   alignas(64) std::atomic<std::int64_t> next_ = 0;      // next task to take
   std::atomic<std::uint64_t> taken_ = 0;                // with no more tasks than threads: one bit per task taken
   alignas(64) std::atomic<std::uint32_t> emptied_ = 0;  // incremented when the last thread leaves a closed turn
-  Expected expected_[kMost];
+  Expected expected_[kMax];
   static thread_local Team* current_;
 };
 
 template <class Body>
 void Team::lead(const Body& body) {
-  const int threads = std::min(num_threads(), kMost);
+  const int threads = std::min(num_threads(), kMax);
   if (threads <= 1 || current_ || omp_in_parallel()) return body();
   Team team(threads);
   std::exception_ptr failure;

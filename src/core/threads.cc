@@ -12,11 +12,11 @@ namespace qkv {
 namespace {
 
 int wanted_threads = 0;
-std::atomic<bool> several_were_asked_for = false;  // OpenMP then has worker threads waiting
-bool threads_lost = false;                         // forked from such a process, without its threads
+std::atomic<bool> used_several_threads = false;  // OpenMP then has worker threads waiting
+bool threads_lost = false;                       // forked from such a process, without its threads
 
 // OpenMP does not know that its threads are gone, and would wait for them.
-void after_fork() { threads_lost = threads_lost || several_were_asked_for.load(); }
+void after_fork() { threads_lost = threads_lost || used_several_threads.load(); }
 [[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, after_fork);
 
 }  // namespace
@@ -36,7 +36,7 @@ int num_threads() noexcept {
   if (threads_lost) return 1;
   const int threads = wanted_threads > 0 ? wanted_threads : omp_get_num_procs();
   // Called before every computation.
-  if (threads > 1 && !several_were_asked_for.load(std::memory_order_relaxed)) several_were_asked_for = true;
+  if (threads > 1 && !used_several_threads.load(std::memory_order_relaxed)) used_several_threads = true;
   return threads;
 }
 

@@ -21,17 +21,17 @@ std::vector<Tensor> read_moments(const SafetensorsFile& file, const std::string&
 
 // The step from checkpoint.json of a training run's checkpoint, or from the metadata.
 std::int64_t read_step(const std::string& directory, const SafetensorsFile& file) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  constexpr std::int64_t kMax = std::int64_t{1} << 40;
   const std::string path = directory + "/checkpoint.json";
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored)) {
     const nlohmann::json json = load_json(path, std::size_t{1} << 24);
-    return JsonPlace(path, json).at("state").at("step").integer(0, kMost);
+    return JsonPlace(path, json).at("state").at("step").integer(0, kMax);
   }
   std::int64_t step = -1;
   if (const auto text = file.metadata().find("step"); text != file.metadata().end())
     std::from_chars(text->second.data(), text->second.data() + text->second.size(), step);
-  if (step < 0 || step > kMost) throw FileError(file.path(), "expected the step in its metadata; found none");
+  if (step < 0 || step > kMax) throw FileError(file.path(), "expected the step in its metadata; found none");
   return step;
 }
 

@@ -142,11 +142,11 @@ void save_andrea(const std::string& path, const AndreaCheckpoint& c) {
 void save_andrea(const std::string& path, const Model& model, const Tokenizer& tokenizer, const AndreaLayout& layout,
                  std::int64_t step, const std::vector<Tensor>& first_moments,
                  const std::vector<Tensor>& second_moments) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
   AndreaLayout whole = layout;
   whole.config = model.config().resolved();
   const std::int64_t count = parameter_count(whole.config);
-  if (count > kMost || step < 0 || step > kMost || model.dtype() != DType::f32)
+  if (count > kMax || step < 0 || step > kMax || model.dtype() != DType::f32)
     throw std::invalid_argument("[andrea] expected an f32 model of at most 2^31 - 1 parameters and steps; found " +
                                 std::to_string(count) + " parameters, step " + std::to_string(step));
   const std::vector<AndreaPlace> places = andrea_places(whole, model.infos());

@@ -64,9 +64,9 @@ std::int64_t load_integer(GgufType type, const std::byte* from) noexcept {
     case GgufType::i32:
       return load<std::int32_t>(from);
     case GgufType::u64: {
-      constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+      constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
       const auto value = load<std::uint64_t>(from);
-      return value > static_cast<std::uint64_t>(kMost) ? kMost : static_cast<std::int64_t>(value);
+      return value > static_cast<std::uint64_t>(kMax) ? kMax : static_cast<std::int64_t>(value);
     }
     default:
       return load<std::int64_t>(from);

@@ -13,7 +13,7 @@
 namespace qkv {
 namespace {
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
 constexpr std::string_view kArchitecture = "general.architecture";
 constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
 
@@ -24,8 +24,7 @@ ModelConfig read_members(const Gguf& file, const Family& family, std::int64_t vo
   config.tied_head = file.find_tensor("output.weight") == nullptr;
   GgufKeys keys(file, family);
   keys.ignore("tensor_data_layout");  // describes the file that was converted
-  if (const std::string key = keys.full("vocab_size");
-      file.has(key) && file.integer(key, 1, kMost) != config.vocab_size)
+  if (const std::string key = keys.full("vocab_size"); file.has(key) && file.integer(key, 1, kMax) != config.vocab_size)
     file.fail_key(key, "must be the number of tokens, " + std::to_string(config.vocab_size));
   family.gguf(keys, config);
   keys.refuse_others();
@@ -66,7 +65,7 @@ std::string GgufKeys::full(const std::string& name) { return known_.emplace_back
 void GgufKeys::size(const std::string& name, std::int64_t& member) {
   const std::string key = full(name);
   if (reads())
-    member = from_->integer(key, 1, kMost);
+    member = from_->integer(key, 1, kMax);
   else
     to_->u32(key, static_cast<std::uint32_t>(member));
 }
@@ -129,7 +128,7 @@ const Family& read_gguf_family(const Gguf& file) {
 ModelConfig read_gguf_config(const Gguf& file, const Family& family) {
   const GgufKey* tokens = file.find_key(kTokens);
   if (!tokens || tokens->type != GgufType::array) file.strings(kTokens);  // throws
-  if (tokens->count < 1 || tokens->count > static_cast<std::uint64_t>(kMost))
+  if (tokens->count < 1 || tokens->count > static_cast<std::uint64_t>(kMax))
     file.fail_key(kTokens, "contains no tokens");
   try {
     return read_members(file, family, static_cast<std::int64_t>(tokens->count));

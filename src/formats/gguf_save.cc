@@ -77,9 +77,10 @@ class ModelWriter {
                   for (const Part& part : parts) {
                     const TensorPlace& p = part.place;
                     if (!matrix)
-                      for (std::int64_t j = 0; j < p.count; ++j) to[p.first + j] = element(*part.values, p.our_row(j));
+                      for (std::int64_t j = 0; j < p.count; ++j)
+                        to[p.first + j] = element(*part.values, p.parameter_row(j));
                     if (!matrix || r < p.first || r >= p.first + p.count) continue;
-                    const std::int64_t ours = p.our_row(r - p.first);
+                    const std::int64_t ours = p.parameter_row(r - p.first);
                     for (std::int64_t j = 0; j < row; ++j)
                       to[j] = element(*part.values, p.transposed ? j * p.count + ours : ours * row + j);
                   }

@@ -35,7 +35,7 @@ void read_matrix(const Gguf& file, const GgufTensor& tensor, const TensorPlace& 
     file.read_rows(tensor, place.first + begin, n, rows.data());
     for (std::int64_t j = 0; j < (place.transposed ? row : 0); ++j)
       for (std::int64_t r = 0; r < n; ++r)
-        to[j * count + place.our_row(begin + r)] = narrow<T>(rows[static_cast<std::size_t>(r * row + j)]);
+        to[j * count + place.parameter_row(begin + r)] = narrow<T>(rows[static_cast<std::size_t>(r * row + j)]);
     for (std::int64_t i = 0; i < (place.transposed ? 0 : n * row); ++i)
       to[begin * row + i] = narrow<T>(rows[static_cast<std::size_t>(i)]);
   });
@@ -46,7 +46,7 @@ void read_vector(const Gguf& file, const GgufTensor& tensor, const TensorPlace& 
   std::vector<float> all(static_cast<std::size_t>(tensor.row()));
   file.read_rows(tensor, 0, 1, all.data());
   for (std::int64_t j = 0; j < place.count; ++j)
-    to[place.our_row(j)] = narrow<T>(all[static_cast<std::size_t>(place.first + j)]);
+    to[place.parameter_row(j)] = narrow<T>(all[static_cast<std::size_t>(place.first + j)]);
 }
 
 template <class T>
@@ -63,10 +63,10 @@ class GgufSource final : public ModelSource {
  public:
   GgufSource(const std::string& path, MappedFile mapped)
       : ModelSource(path, ""), mapped_(std::move(mapped)), file_(path, mapped_.bytes()) {
-    look_through();
+    inspect_keys();
   }
   GgufSource(const std::string& path, std::span<const std::byte> file) : ModelSource(path, ""), file_(path, file) {
-    look_through();
+    inspect_keys();
   }
 
   DType dtype() const override {
@@ -111,7 +111,7 @@ class GgufSource final : public ModelSource {
                                   std::to_string(first) + " ... of " + infos_.at(i).name);
     const auto bytes = static_cast<std::size_t>(row_bytes(*p.tensor->type->type, p.tensor->row()));
     for (std::int64_t j = first; j < first + count; ++j, to += bytes) {
-      const auto row = static_cast<std::size_t>(p.place.first + p.place.file_row(j));
+      const auto row = static_cast<std::size_t>(p.place.first + p.place.tensor_row(j));
       std::memcpy(to, p.tensor->bytes.data() + row * bytes, bytes);
     }
   }
@@ -146,7 +146,7 @@ class GgufSource final : public ModelSource {
   }
 
  private:
-  void look_through() {
+  void inspect_keys() {
     const Family& family = read_gguf_family(file_);
     format_ = "GGUF v" + std::to_string(file_.version()) + " " + std::string(family.gguf_type);
     config_ = read_gguf_config(file_, family);

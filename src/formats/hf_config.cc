@@ -9,7 +9,7 @@
 namespace qkv {
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 40;
+constexpr std::int64_t kMax = std::int64_t{1} << 40;
 
 // Not resolved.
 ModelConfig read_members(const JsonPlace& file, const Family& family) {
@@ -33,12 +33,12 @@ nlohmann::ordered_json id_or_null(std::int32_t id) {
 }  // namespace
 
 void HfKeys::size(const char* key, std::int64_t& member) {
-  if (reads()) member = from_->at(key).integer(1, kMost);
+  if (reads()) member = from_->at(key).integer(1, kMax);
   note(key, member);
 }
 
 void HfKeys::size(const char* key, std::int64_t& member, std::int64_t otherwise) {
-  if (reads()) member = from_->integer_or(key, otherwise, 1, kMost);
+  if (reads()) member = from_->integer_or(key, otherwise, 1, kMax);
   note(key, member);
 }
 

@@ -21,7 +21,7 @@ namespace qkv {
 namespace {
 
 constexpr std::size_t kLargestConfig = 1 << 20;
-constexpr std::int64_t kMostRank = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxLoraRank = std::int64_t{1} << 20;
 
 [[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument("[lora] " + message); }
 
@@ -116,7 +116,7 @@ std::vector<std::string> target_modules(const LoraAdapters& adapters, const std:
 }
 
 // Throws for unsupported options that would change the computation.
-void refuse_what_is_not_done(const JsonPlace& file) {
+void reject_unsupported(const JsonPlace& file) {
   const auto only = [&](const char* key, const char* what, bool fits) {
     if (!fits) file.at(key).fail(std::string("only ") + what + " is supported");
   };
@@ -136,8 +136,8 @@ class LoraReader {
       : config_path_(directory + "/adapter_config.json"), tensors_(directory + "/adapter_model.safetensors") {
     const nlohmann::json json = load_json(config_path_, kLargestConfig);
     const JsonPlace file(config_path_, json);
-    refuse_what_is_not_done(file);
-    adapters_.rank = file.at("r").integer(1, kMostRank);
+    reject_unsupported(file);
+    adapters_.rank = file.at("r").integer(1, kMaxLoraRank);
     adapters_.alpha = file.at("lora_alpha").number();
     const double rank = static_cast<double>(adapters_.rank);
     adapters_.scale = adapters_.alpha / (file.boolean_or("use_rslora", false) ? std::sqrt(rank) : rank);
@@ -199,7 +199,7 @@ class LoraReader {
 LoraAdapters make_lora(const ModelConfig& config, const LoraOptions& options, std::uint64_t seed, DType dtype) {
   const ModelConfig c = config.resolved();
   const std::set<std::string> targets(options.targets.begin(), options.targets.end());
-  if (options.rank < 1 || options.rank > kMostRank)
+  if (options.rank < 1 || options.rank > kMaxLoraRank)
     refuse("rank expected 1 or more; found " + std::to_string(options.rank));
   if (!(options.alpha > 0) || !std::isfinite(options.alpha))
     refuse("alpha expected a number above 0; found " + std::to_string(options.alpha));

@@ -194,10 +194,10 @@ Vocabulary read_vocabulary(const JsonPlace& model) {
 
 // Ids may be unused, but not so many that a small file allocates much memory.
 void fill_tokens(const JsonPlace& model, const Vocabulary& vocabulary, TokenizerData& data) {
-  constexpr std::size_t kMostLeftOut = 1 << 16;
+  constexpr std::size_t kMaxLeftOut = 1 << 16;
   std::size_t size = 0;
   for (const auto& [spelling, id] : vocabulary) size = std::max(size, static_cast<std::size_t>(id) + 1);
-  if (size > vocabulary.size() + kMostLeftOut)
+  if (size > vocabulary.size() + kMaxLeftOut)
     model.at("vocab").fail("has " + std::to_string(vocabulary.size()) + " tokens, but one of them has id " +
                            std::to_string(size - 1));
   std::vector<const std::string*> spellings(size);

@@ -58,7 +58,7 @@ struct Engine::Impl {
     for (const Request& request : running)
       if (!request->started() && !request->ended()) start(*request);
   }
-  std::vector<std::int64_t> share_out() const;
+  std::vector<std::int64_t> schedule() const;
   void evaluate();
   void evaluate(std::span<const DecodePart> parts, std::span<Sequence* const> of);
   void sample();
@@ -140,29 +140,30 @@ void Engine::Impl::start(Sequence& request) {
 }
 
 // Number of tokens to evaluate in this step per running request: one for those generating, and a chunk of prompts.
-std::vector<std::int64_t> Engine::Impl::share_out() const {
-  std::vector<std::int64_t> unread, counts(running.size(), 0);
+std::vector<std::int64_t> Engine::Impl::schedule() const {
+  std::vector<std::int64_t> pending, counts(running.size(), 0);
   std::vector<std::size_t> prompts;  // oldest first
   for (std::size_t i = 0; i < running.size(); ++i) {
     const bool waits = running[i]->ended() || running[i]->cancelled() || !running[i]->started();
-    unread.push_back(waits ? 0 : static_cast<std::int64_t>(running[i]->unread().size()));
-    if (unread[i] == 1) counts[i] = 1;
-    if (unread[i] > 1) prompts.push_back(i);
+    pending.push_back(waits ? 0 : static_cast<std::int64_t>(running[i]->pending().size()));
+    if (pending[i] == 1) counts[i] = 1;
+    if (pending[i] > 1) prompts.push_back(i);
   }
   std::int64_t left = options.chunk;
   const auto give = [&](std::size_t i, std::int64_t most) {
-    const std::int64_t more = std::min({unread[i] - counts[i], most, left});
+    const std::int64_t more = std::min({pending[i] - counts[i], most, left});
     counts[i] += more;
     left -= more;
   };
   if (!prompts.empty()) give(prompts.front(), (left + 1) / 2);
-  std::stable_sort(prompts.begin(), prompts.end(), [&](std::size_t a, std::size_t b) { return unread[a] < unread[b]; });
+  std::stable_sort(prompts.begin(), prompts.end(),
+                   [&](std::size_t a, std::size_t b) { return pending[a] < pending[b]; });
   for (const std::size_t i : prompts) give(i, left);
   return counts;
 }
 
 void Engine::Impl::evaluate() {
-  const std::vector<std::int64_t> counts = share_out();
+  const std::vector<std::int64_t> counts = schedule();
   std::vector<DecodePart> parts;
   std::vector<Sequence*> of;
   for (std::size_t i = 0; i < counts.size(); ++i) {

@@ -99,9 +99,9 @@ std::int64_t prefill(Model& model, std::span<const std::int32_t> text, TextConte
   Prefix known{std::move(context.tokens), std::move(context.state), {}, 0};
   known.state.truncate(known.reusable(text));
   context = {{text.begin(), text.end()}, std::move(known.state)};
-  const std::span<const std::int32_t> unread = text.subspan(static_cast<std::size_t>(context.state.size()));
-  model.decode(unread, context.state, {});
-  return static_cast<std::int64_t>(unread.size());
+  const std::span<const std::int32_t> pending = text.subspan(static_cast<std::size_t>(context.state.size()));
+  model.decode(pending, context.state, {});
+  return static_cast<std::int64_t>(pending.size());
 }
 
 void save_prompt_cache(const std::string& path, Model& model, const TextContext& context) {

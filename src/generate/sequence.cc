@@ -82,21 +82,21 @@ void Sequence::start(ModelState state, std::vector<float> logits) {
   prefix_.state = std::move(state);
   result_.queue_seconds = lap();
   result_.prompt_cached = prefix_.state.size();
-  result_.prompt_evaluated = static_cast<std::int64_t>(unread().size());
+  result_.prompt_evaluated = static_cast<std::int64_t>(pending().size());
   evaluated(true);
 }
 
-std::span<const std::int32_t> Sequence::unread() const noexcept {
+std::span<const std::int32_t> Sequence::pending() const noexcept {
   return std::span(prefix_.tokens).subspan(static_cast<std::size_t>(prefix_.state.size()));
 }
 
 DecodePart Sequence::part(std::int64_t count) {
-  const std::span<const std::int32_t> all = unread(), tokens = all.first(static_cast<std::size_t>(count));
+  const std::span<const std::int32_t> all = pending(), tokens = all.first(static_cast<std::size_t>(count));
   return {tokens, &prefix_.state, tokens.size() == all.size() ? std::span(logits_) : std::span<float>()};
 }
 
 void Sequence::evaluated(bool keeps_logits) {
-  if (prompt_evaluated_ || !unread().empty()) return;
+  if (prompt_evaluated_ || !pending().empty()) return;
   prompt_evaluated_ = true;
   result_.prompt_seconds = lap();
   if (!keeps_logits) return;

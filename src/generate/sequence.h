@@ -40,10 +40,10 @@ class Sequence {
   void admit();
   // The state of the first tokens of prefix(). logits: [vocab_size], after the prompt, or empty.
   void start(ModelState state, std::vector<float> logits);
-  std::span<const std::int32_t> unread() const noexcept;
+  std::span<const std::int32_t> pending() const noexcept;
   DecodePart part(std::int64_t count);  // the first `count` of unread()
   void evaluated(bool keeps_logits);    // call after part() was evaluated
-  bool ready() const noexcept { return started() && !ended_ && !cancelled_ && unread().empty(); }
+  bool ready() const noexcept { return started() && !ended_ && !cancelled_ && pending().empty(); }
   void sample() noexcept;  // thread-safe across requests
   void deliver();  // calls back with the sampled token; then there are tokens to evaluate, or the request has ended
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "inspect/drawn.h"
+#include "inspect/random_values.h"
 #include "page/svg_lines.h"
 #include "qkv/explain.h"
 

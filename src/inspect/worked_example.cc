@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "inspect/drawn.h"
+#include "inspect/random_values.h"
 #include "qkv/explain.h"
 
 namespace qkv {

@@ -103,12 +103,12 @@ void dropout(const DropoutKey& key, uint64_t first, int64_t size, const float* x
 template <class Drop>
 QKV_ROW void each_row_of_pairs(uint64_t seed, const DropoutColumns& columns, uint32_t key, int n, int first, int last,
                                const Drop& drop) {
-  uint32_t words[4 * DropoutColumns::kRoom];
+  uint32_t words[4 * DropoutColumns::kCapacity];
   for (int row = -static_cast<int>(key % 4); row < n; row += 4) {
     const uint32_t group = (key + static_cast<uint32_t>(row)) / 4;
     for (int i = first; i < last; i += kBlocks)
-      blocks(columns.query + i, group, columns.plane + i, 1, seed, words + i, DropoutColumns::kRoom);
-    for (int w = row < 0 ? -row : 0; w < 4 && row + w < n; ++w) drop(row + w, words + w * DropoutColumns::kRoom);
+      blocks(columns.query + i, group, columns.plane + i, 1, seed, words + i, DropoutColumns::kCapacity);
+    for (int w = row < 0 ? -row : 0; w < 4 && row + w < n; ++w) drop(row + w, words + w * DropoutColumns::kCapacity);
   }
 }
 

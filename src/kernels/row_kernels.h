@@ -30,8 +30,8 @@ struct DropoutKey {
 // The query and plane indices (core/dropout.h) of the columns of an attention tile. Columns past the requested ones may
 // be read and may contain anything.
 struct DropoutColumns {
-  static constexpr int kMost = 48, kRoom = kMost + 16;
-  std::uint32_t query[kRoom], plane[kRoom];
+  static constexpr int kMax = 48, kCapacity = kMax + 16;
+  std::uint32_t query[kCapacity], plane[kCapacity];
 };
 
 // Kernels for the storage type S of the inputs and outputs of matrix products.
@@ -110,7 +110,7 @@ struct RowKernels {
   void (*adamw_update)(std::int64_t size, const AdamWFactors& factors, float* p, float* m, float* v,
                        const float* gradient) noexcept;
   // Attention dropout in a tile s [n keys][width] whose row 0 is key first_key: s * scale where the pair of column and
-  // key is kept, else s * 0 (NaN stays NaN), in columns first ... last (at most DropoutColumns::kMost).
+  // key is kept, else s * 0 (NaN stays NaN), in columns first ... last (at most DropoutColumns::kMax).
   void (*drop_pairs)(const DropoutKey& key, const DropoutColumns& columns, std::uint32_t first_key, int n, int first,
                      int last, int width, float scale, float* s) noexcept;
   // The same in pairs [(n + 1) / 2][width][2] of bf16, but kept elements are unchanged and the others set to 0.

@@ -64,7 +64,7 @@ dnnl::matmul::primitive_desc describe(bool trans_a, bool trans_b, std::int64_t m
 }
 
 // oneDNN's other products violate the guarantees of gemm.h: their bits depend on m and on the thread count.
-bool keeps_promises() {
+bool has_fixed_bits() {
   static const bool answer = is_brg(describe(false, false, 64, 64, 64, 0.0f));
   return answer;
 }
@@ -72,11 +72,11 @@ bool keeps_promises() {
 // A primitive object must not run on two threads at once, so each thread has its own; oneDNN shares the generated code.
 Product& cached_product(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float beta,
                         int threads) {
-  constexpr std::size_t kMostProducts = 1024;
+  constexpr std::size_t kMaxProducts = 1024;
   thread_local std::map<Key, Product> cache;
   const Key key{trans_a, trans_b, m, n, k, threads, std::bit_cast<std::int32_t>(beta)};
   if (const auto found = cache.find(key); found != cache.end()) return found->second;
-  if (cache.size() >= kMostProducts) cache.clear();
+  if (cache.size() >= kMaxProducts) cache.clear();
   Product product;
   product.desc = describe(trans_a, trans_b, m, n, k, beta);
   product.primitive = dnnl::matmul(product.desc);
@@ -114,7 +114,7 @@ void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64
           const float* b, std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
   if (m == 0 || n == 0) return;
   if (k == 0) return scale_matrix(m, n, beta, c, ldc);
-  if (!keeps_promises()) {
+  if (!has_fixed_bits()) {
     static const Tile tile = best_tile();
     return tiled_gemm(tile, trans_a, trans_b, m, n, k, a, lda, b, ldb, beta, c, ldc);
   }
@@ -138,7 +138,7 @@ void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64
 }
 
 std::string gemm_implementation(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k) {
-  if (!keeps_promises()) return "tiles";
+  if (!has_fixed_bits()) return "tiles";
   return describe(trans_a, trans_b, m, n, trans_a ? std::min(k, kLongestTransposed) : k, 0.0f).impl_info_str();
 }
 

@@ -76,10 +76,10 @@ struct Product {
 
 // A primitive object must not run on two threads at once, so each thread has its own; oneDNN shares the generated code.
 Product& cached_product(const Shape& shape) {
-  constexpr std::size_t kMostProducts = 2048;
+  constexpr std::size_t kMaxProducts = 2048;
   thread_local std::map<Shape, Product> cache;
   if (const auto found = cache.find(shape); found != cache.end()) return found->second;
-  if (cache.size() >= kMostProducts) cache.clear();
+  if (cache.size() >= kMaxProducts) cache.clear();
   const auto desc = describe(shape);
   if (!is_brg(desc)) throw std::logic_error(std::string("[packed_product] unexpected product ") + desc.impl_info_str());
   Product product;

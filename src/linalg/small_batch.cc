@@ -115,7 +115,7 @@ void PackedMatrix::prefetch(Team& team) const noexcept {
   for (std::int64_t t = 0; t < threads; ++t) {
     const std::int64_t begin = span_begin(panels, threads, t), end = span_begin(panels, threads, t + 1);
     team.prefetch(static_cast<int>(t), static_cast<const char*>(elements_.get()) + begin * panel_bytes,
-                  std::min((end - begin) * panel_bytes, Team::kMostExpected));
+                  std::min((end - begin) * panel_bytes, Team::kMaxPrefetchBytes));
   }
 }
 

@@ -241,7 +241,7 @@ void Weights::prefetch() const noexcept {
     for (const BlockMatrix& part : impl_->blocks) {
       if (begin < part.panels()) {
         const std::int64_t bytes = std::min(count, part.panels() - begin) * part.panel_bytes();
-        team->prefetch(static_cast<int>(t), part.panel(begin), std::min(bytes, Team::kMostExpected));
+        team->prefetch(static_cast<int>(t), part.panel(begin), std::min(bytes, Team::kMaxPrefetchBytes));
         break;
       }
       begin -= part.panels();

@@ -15,8 +15,8 @@ std::int64_t causal_pairs(std::int64_t q_len, std::int64_t kv_len, std::int64_t 
   return rising * (start + first + 1) + rising * (rising - 1) / 2 + (q_len - full) * kv_len;
 }
 
-std::int64_t readable_pairs(std::int64_t q_len, std::int64_t kv_len, std::int64_t start, bool causal,
-                            std::int64_t window_left, std::int64_t window_right) noexcept {
+std::int64_t visible_pairs(std::int64_t q_len, std::int64_t kv_len, std::int64_t start, bool causal,
+                           std::int64_t window_left, std::int64_t window_right) noexcept {
   // Keys up to position + right, minus those before position - left: keys up to position - left - 1.
   const std::int64_t all = q_len + kv_len + std::abs(start);  // also unlimited
   window_left = std::min(window_left, all);
@@ -92,7 +92,7 @@ double forward_flops_per_token(const ModelConfig& c, std::int64_t ctx) noexcept 
   for (std::int64_t i = 0; i < c.n_layer && ctx > 0; ++i) {
     const LayerConfig& l = c.layer(i);
     const double pairs_per_token =
-        static_cast<double>(readable_pairs(ctx, ctx, 0, true, l.window_left, -1)) / static_cast<double>(ctx);
+        static_cast<double>(visible_pairs(ctx, ctx, 0, true, l.window_left, -1)) / static_cast<double>(ctx);
     flops += attention_forward_flops(static_cast<double>(l.n_head) * pairs_per_token, l.head_dim, l.v_head_dim);
   }
   return flops;

@@ -12,7 +12,7 @@
 namespace qkv {
 namespace {
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
 
 [[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument("[model] " + message); }
 
@@ -35,7 +35,7 @@ void check_rope_scaling(const RopeScaling& s, std::int64_t rotated) {
     if (s.high_freq_factor <= s.low_freq_factor)
       refuse("rope_scaling expected high_freq_factor above low_freq_factor; found " + number_text(s.high_freq_factor) +
              " and " + number_text(s.low_freq_factor));
-    require_size("rope_scaling.original_ctx_len", s.original_ctx_len, kMost);
+    require_size("rope_scaling.original_ctx_len", s.original_ctx_len, kMax);
   }
   if (s.frequency_factors.empty()) return;
   if (static_cast<std::int64_t>(s.frequency_factors.size()) != rotated / 2)
@@ -82,9 +82,9 @@ void check_norms(const LayerConfig& c) {
 
 // The layer with all derived sizes filled in.
 LayerConfig resolved_layer(LayerConfig c, std::int64_t d_model) {
-  require_size("n_head", c.n_head, kMost);
+  require_size("n_head", c.n_head, kMax);
   if (c.n_kv_head == 0) c.n_kv_head = c.n_head;
-  require_size("n_kv_head", c.n_kv_head, kMost);
+  require_size("n_kv_head", c.n_kv_head, kMax);
   if (c.n_head % c.n_kv_head != 0)
     refuse("n_head must be a multiple of n_kv_head; found " + std::to_string(c.n_head) + " and " +
            std::to_string(c.n_kv_head));
@@ -94,11 +94,11 @@ LayerConfig resolved_layer(LayerConfig c, std::int64_t d_model) {
              " and n_head " + std::to_string(c.n_head));
     c.head_dim = d_model / c.n_head;
   }
-  require_size("head_dim", c.head_dim, kMost);
+  require_size("head_dim", c.head_dim, kMax);
   if (c.v_head_dim == 0) c.v_head_dim = c.head_dim;
-  require_size("v_head_dim", c.v_head_dim, kMost);
+  require_size("v_head_dim", c.v_head_dim, kMax);
   if (c.d_ff == 0) c.d_ff = 4 * d_model;
-  require_size("d_ff", c.d_ff, 4 * kMost);
+  require_size("d_ff", c.d_ff, 4 * kMax);
   check_attention(c);
   check_norms(c);
   return c;
@@ -178,9 +178,9 @@ constexpr Preset kPresets[] = {
 ModelConfig ModelConfig::resolved() const {
   ModelConfig c = *this;
   require_size("n_layer", c.n_layer, 65536);
-  require_size("d_model", c.d_model, kMost);
-  require_size("vocab_size", c.vocab_size, kMost);
-  require_size("ctx_len", c.ctx_len, kMost);
+  require_size("d_model", c.d_model, kMax);
+  require_size("vocab_size", c.vocab_size, kMax);
+  require_size("ctx_len", c.ctx_len, kMax);
   require_positive("embedding_scale", c.embedding_scale);
   require_positive("logit_scale", c.logit_scale);
   if (c.logit_softcap != 0) require_positive("logit_softcap", c.logit_softcap);

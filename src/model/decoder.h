@@ -28,7 +28,7 @@ class Decoder {
   Device& device() const noexcept { return device_; }
   DType operand() const noexcept { return operand_; }
   // Call when the parameters have changed or are about to.
-  void forget_parameters() noexcept { weights_.forget(); }
+  void invalidate_parameters() noexcept { weights_.forget(); }
   // Uses matrices straight from a file, for forward passes; `values` has the other parameters.
   void keep_stored(const ParameterViews& values, const StoredParameters& source, bool keep_blocks) {
     weights_.prepare_stored(values, source, keep_blocks);

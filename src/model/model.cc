@@ -92,7 +92,7 @@ struct Model::Impl {
     if (changed || accesses > 0) {
       check_tensors(table.infos(), parameters, dtype(), "model");
       bind(parameters);
-      decoder->forget_parameters();
+      decoder->invalidate_parameters();
       changed = false;
     }
     return *decoder;

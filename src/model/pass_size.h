@@ -18,8 +18,8 @@ inline std::int64_t sequences_per_pass(std::int64_t ctx) {
 
 // Rows whose logits exist at once; depends only on the vocabulary size.
 inline std::int64_t rows_of_logits(const ModelConfig& c) {
-  constexpr std::int64_t kLogitsAtOnce = std::int64_t{1} << 25, kFewest = 256, kMost = 1024;
-  std::int64_t rows = kMost;
+  constexpr std::int64_t kLogitsAtOnce = std::int64_t{1} << 25, kFewest = 256, kMax = 1024;
+  std::int64_t rows = kMax;
   while (rows > kFewest && rows * padded_vocab(c) > kLogitsAtOnce) rows /= 2;
   return rows;
 }

@@ -45,7 +45,7 @@ InputFile::InputFile(const std::string& path)
   size_ = facts.st_size;
 }
 
-InputFile InputFile::put_aside(const std::string& path, const std::string& folder) {
+InputFile InputFile::spool(const std::string& path, const std::string& folder) {
   const bool standard = path == "-";
   const std::string name = standard ? kStandardInput : path;
   const FileDescriptor opened(standard ? -1 : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));

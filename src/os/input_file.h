@@ -17,7 +17,7 @@ class InputFile {
   explicit InputFile(const std::string& path);
   // Copies all data from `path` (a pipe; "-" is standard input) to an unnamed file in `folder`, which is removed with
   // this object. Throws qkv::FileError.
-  static InputFile put_aside(const std::string& path, const std::string& folder);
+  static InputFile spool(const std::string& path, const std::string& folder);
 
   const std::string& path() const noexcept { return path_; }  // "standard input" for "-"
   std::int64_t size() const noexcept { return size_; }        // when opened

@@ -30,11 +30,11 @@ std::vector<std::uint8_t> deflated(std::span<const std::uint8_t> bytes, Deflate 
   Stream stream(how == Deflate::repeats ? Z_DEFAULT_STRATEGY : Z_HUFFMAN_ONLY);
   std::vector<std::uint8_t> out;
   std::vector<std::uint8_t> part(std::size_t{1} << 16);
-  constexpr std::size_t kMost = std::numeric_limits<uInt>::max() / 2;  // what zlib can be given at once
+  constexpr std::size_t kMax = std::numeric_limits<uInt>::max() / 2;  // what zlib can be given at once
   int state = Z_OK;
   while (state != Z_STREAM_END) {
     if (stream.avail_in == 0 && !bytes.empty()) {
-      const std::size_t count = std::min(bytes.size(), kMost);
+      const std::size_t count = std::min(bytes.size(), kMax);
       stream.next_in = const_cast<Bytef*>(bytes.data());
       stream.avail_in = static_cast<uInt>(count);
       bytes = bytes.subspan(count);

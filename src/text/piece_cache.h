@@ -18,7 +18,7 @@ inline constexpr std::size_t kPieceSets = std::size_t{1} << 15;  // 2 MB: fits a
 // Not thread-safe.
 class PieceCache {
  public:
-  static constexpr std::size_t kLongestPiece = 15, kMostIds = 3;
+  static constexpr std::size_t kLongestPiece = 15, kMaxIds = 3;
 
   // Capacity: 2 * sets pieces, 64 bytes per set; sets is rounded up to a power of two. 0: no cache, must not be
   // queried.
@@ -53,7 +53,7 @@ class PieceCache {
       if (entry.key == key) return {entry.ids.data(), static_cast<std::size_t>(entry.count)};
     return {};
   }
-  // 1 to kMostIds ids.
+  // 1 to kMaxIds ids.
   void put(const Key& key, std::span<const std::int32_t> ids) noexcept {
     Set& set = sets_[place(key)];
     set[1] = set[0];
@@ -65,7 +65,7 @@ class PieceCache {
  private:
   struct Entry {
     Key key{};  // length 0: free
-    std::array<std::int32_t, kMostIds> ids{};
+    std::array<std::int32_t, kMaxIds> ids{};
     std::int32_t count = 0;
   };
   struct alignas(64) Set : std::array<Entry, 2> {};  // a cache line

@@ -55,7 +55,7 @@ struct TextEncoder::State {
     }
     const std::size_t before = ids.size();
     impl->encoder->encode(piece, ids);
-    if (ids.size() - before <= PieceCache::kMostIds) cache.put(key, std::span(ids).subspan(before));
+    if (ids.size() - before <= PieceCache::kMaxIds) cache.put(key, std::span(ids).subspan(before));
   }
 
   // Encodes a text without added tokens.

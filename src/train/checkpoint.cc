@@ -77,7 +77,7 @@ Trainer begun(LoadedModel model, std::optional<LoraAdapters> adapters, const Tok
 }
 
 // Files left by a start that did not reach its first checkpoint.
-bool left_by_a_start(const fs::path& path) {
+bool is_startup_leftover(const fs::path& path) {
   const std::string name = path.filename().string();
   for (const std::string kept : {"tokens.bin", "base"})
     if (name == kept || (is_temporary_name(name) && name.starts_with(kept + "."))) return true;
@@ -144,7 +144,7 @@ RunDirectory inspect_run_directory(const std::string& directory) {
   if (!fs::is_directory(status)) return RunDirectory::occupied;
   if (!checkpoint_steps(directory).empty()) return RunDirectory::resumable;
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
-    if (!left_by_a_start(entry->path())) return RunDirectory::occupied;
+    if (!is_startup_leftover(entry->path())) return RunDirectory::occupied;
   return error ? RunDirectory::occupied : RunDirectory::unfinished_start;
 }
 

@@ -42,7 +42,7 @@ void check_finite(const CheckpointContent& content) {
 }
 
 // Computes size and checksum of a file while it is written.
-class Passing {
+class HashingWriter {
  public:
   std::function<void(const void*, std::size_t)> watcher() {
     return [this](const void* data, std::size_t size) {
@@ -61,7 +61,7 @@ using Files = std::map<std::string, FileFacts>;
 
 Files save_whole_model(const std::string& checkpoint, const CheckpointContent& content) {
   Files files;
-  Passing weights;
+  HashingWriter weights;
   save_model(checkpoint, content.model, content.tokenizer, content.facts, weights.watcher());
   for (const char* name : {"config.json", "tokenizer.json"}) files[name] = facts_of_file(checkpoint + "/" + name);
   for (const std::string& name : text_fact_files(checkpoint)) files[name] = facts_of_file(checkpoint + "/" + name);
@@ -97,7 +97,7 @@ Files save_adapters(const std::string& directory, const std::string& checkpoint,
 }
 
 FileFacts save_optimizer(const std::string& checkpoint, const CheckpointContent& content) {
-  Passing passing;
+  HashingWriter passing;
   std::vector<NamedView> views;
   for (const OptimizerTensor& own : content.optimizer) views.push_back({own.name, own.tensor.view()});
   write_safetensors(optimizer_path(checkpoint), std::move(views), {{"format", "qkv-optimizer"}, {"version", "1"}},

@@ -24,7 +24,7 @@ bool is_json_lines(const std::string& path, TextFormat format) {
 // Why a file is not usable as training text; "" if it is.
 std::string not_text(const std::string& path, const InputFile& file, TextFormat format) {
   constexpr std::size_t kSample = 64 << 10;
-  constexpr double kMostInvalid = 0.02;  // share of the sample's bytes: large texts often have stray bytes
+  constexpr double kMaxInvalid = 0.02;  // share of the sample's bytes: large texts often have stray bytes
   for (const char* extension : {".gz", ".xz", ".zst", ".bz2", ".zip", ".7z", ".parquet"})
     if (path.ends_with(extension)) return "is compressed; decompress it, or pipe it and pass -";
   std::string sample(static_cast<std::size_t>(std::min<std::int64_t>(kSample, file.size())), '\0');
@@ -40,7 +40,7 @@ std::string not_text(const std::string& path, const InputFile& file, TextFormat 
     at += step.length;
   }
   const double share = static_cast<double>(invalid) / static_cast<double>(std::max<std::size_t>(1, sample.size()));
-  if (share <= kMostInvalid) return {};
+  if (share <= kMaxInvalid) return {};
   return "is not text: " + std::to_string(std::lround(100 * share)) +
          " % of its bytes are not UTF-8 (--format text accepts any bytes)";
 }
@@ -99,7 +99,7 @@ Corpus::Files list_corpus_files(const std::vector<std::string>& paths, const Cor
   for (const std::string& path : paths) {
     if (is_stream(path)) {
       CorpusFile file;
-      file.aside = InputFile::put_aside(path, options.stream_folder);
+      file.aside = InputFile::spool(path, options.stream_folder);
       file.name = file.aside->path();
       file.size = file.aside->size();
       file.json_lines = is_json_lines(path, options.format);

@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-constexpr std::size_t kMostWaiting = 16 << 20;  // limit in bytes; further lines are dropped
+constexpr std::size_t kMaxWaiting = 16 << 20;  // limit in bytes; further lines are dropped
 
 // The lines of steps up to `step` and of evaluations up to `evaluated_step`; stops at the first line in another format.
 std::string lines_up_to(std::istream& file, std::int64_t step, std::int64_t evaluated_step) {
@@ -48,7 +48,7 @@ MetricsFile::MetricsFile(const std::string& path, std::int64_t step, std::int64_
 }
 
 void MetricsFile::append(const std::string& line) {
-  if (waiting_.size() < kMostWaiting) waiting_ += line;
+  if (waiting_.size() < kMaxWaiting) waiting_ += line;
   write_waiting();
 }
 
@@ -70,7 +70,7 @@ void MetricsFile::write_waiting() {
   if (waiting_.empty()) failing_ = false;
 }
 
-void MetricsFile::follow_name() {
+void MetricsFile::reopen_if_replaced() {
   struct stat open_one {
   }, named{};
   if (::fstat(file_.get(), &open_one) == 0 && ::stat(path_.c_str(), &named) == 0 && open_one.st_ino == named.st_ino &&
@@ -113,7 +113,7 @@ void MetricsFile::write_sample(std::int64_t step, const std::string& text) {
   line["step"] = step;
   line["sample"] = text;
   line["repetition"] = repetition(text);
-  if (repetition(text) >= kRunsInCircles) line["repeats"] = true;
+  if (repetition(text) >= kRepetitionThreshold) line["repeats"] = true;
   append(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 

@@ -23,9 +23,9 @@ class MetricsFile {
   void write_sample(std::int64_t step, const std::string& text);  // invalid UTF-8 becomes U+FFFD
 
   // Creates a new file if the open one was removed or replaced.
-  void follow_name();
+  void reopen_if_replaced();
   // Why lines are waiting, reported once each time writing starts to fail; else empty.
-  std::string take_trouble() { return std::exchange(trouble_, {}); }
+  std::string take_error() { return std::exchange(trouble_, {}); }
 
  private:
   void append(const std::string& line);

@@ -70,7 +70,7 @@ class Run {
       if (due(trainer_.config().checkpoint_interval) && trainer_.bad_steps_in_a_row() == 0) start_saving();
       finish_save(false);
       if (trainer_.steps_done() < trainer_.config().steps) apply_top_k();
-      tell_trouble();
+      report_error();
     }
     save_at_the_end(options_.save_patience);
     apply_top_k();
@@ -162,13 +162,13 @@ class Run {
     trainer_.save(options_.directory);
     saved_step_ = trainer_.steps_done();
     saved_evaluation_ = trainer_.evaluated_step();
-    tell_if_made_again();
-    if (metrics_) metrics_->follow_name();
+    warn_if_recreated();
+    if (metrics_) metrics_->reopen_if_replaced();
     if (observer_.on_checkpoint) observer_.on_checkpoint(saved_step_);
   }
 
   // The directory may have been removed at any time; a save recreates it.
-  void tell_if_made_again() {
+  void warn_if_recreated() {
     if (lock_->stands() || !file_exists(options_.directory)) return;
     warn(options_.directory + " was removed and has been recreated without the tokens; --resume will need the text");
     lock_.emplace(options_.directory);
@@ -193,8 +193,8 @@ class Run {
       if (!step) return;
       saved_step_ = *step;
       saved_evaluation_ = begun_evaluation_;
-      tell_if_made_again();
-      if (metrics_) metrics_->follow_name();
+      warn_if_recreated();
+      if (metrics_) metrics_->reopen_if_replaced();
       if (observer_.on_checkpoint) observer_.on_checkpoint(saved_step_);
     } catch (const FileError& error) {
       warn(std::string("not saved: ") + error.what() + last_checkpoint_note(), begun_step_);
@@ -238,8 +238,8 @@ class Run {
     }
   }
 
-  void tell_trouble() {
-    const std::string trouble = metrics_->take_trouble();
+  void report_error() {
+    const std::string trouble = metrics_->take_error();
     if (!trouble.empty()) warn(trouble + "; its lines are kept until they can be written");
   }
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kChunk = std::size_t{64} << 10;
 constexpr std::size_t kLongestLine = std::size_t{16} << 20;  // longer lines are not ours
-constexpr std::size_t kLongestSample = 4000, kMostSamples = 200, kMostSampleBytes = std::size_t{256} << 10;
+constexpr std::size_t kLongestSample = 4000, kMaxSamples = 200, kMaxSampleBytes = std::size_t{256} << 10;
 enum MarkKind : std::size_t { kSkipped, kSpike, kRepeats };  // indices into TrainingPage::marks
 
 // The fields of one line that the report shows.
@@ -191,7 +191,7 @@ void RunLog::add_sample(std::int64_t step, std::string text, bool repeats) {
   std::vector<PageSample>& samples = page_.samples;
   samples.push_back({step, shortened(std::move(text), kLongestSample), repeats});
   sample_bytes_ += samples.back().text.size();
-  if (samples.size() <= kMostSamples && sample_bytes_ <= kMostSampleBytes) return;
+  if (samples.size() <= kMaxSamples && sample_bytes_ <= kMaxSampleBytes) return;
   std::vector<PageSample> kept;
   sample_bytes_ = 0;
   for (std::size_t i = 0; i < samples.size(); ++i) {

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kLargestFile = std::size_t{4} << 20;
 constexpr std::int64_t kVersion = 1;
-constexpr std::size_t kMostStarts = 1000;  // older ones are dropped
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::size_t kMaxStarts = 1000;  // older ones are dropped
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 RunFacts read_facts(const JsonPlace& place) {
   RunFacts facts;
@@ -28,8 +28,8 @@ RunFacts read_facts(const JsonPlace& place) {
 
 RunStart read_start(const JsonPlace& place) {
   RunStart start;
-  start.step = place.at("step").integer(0, kMost);
-  start.time = place.at("time").integer(0, kMost);
+  start.step = place.at("step").integer(0, kMax);
+  start.time = place.at("time").integer(0, kMax);
   if (place.has("end")) start.end = place.at("end").string();
   if (place.has("message")) start.message = place.at("message").string();
   if (!start.end.empty() && start.end != "finished" && start.end != "stopped" && start.end != "failed") {
@@ -46,7 +46,7 @@ RunNotes read_run_notes(const std::string& path) {
   const nlohmann::json json = load_json(path, kLargestFile);
   const JsonPlace all(path, json);
   all.at("qkv_format").integer(kVersion, kVersion);
-  notes.steps = all.at("steps").integer(0, kMost);
+  notes.steps = all.at("steps").integer(0, kMax);
   for (const JsonPlace& facts : all.at("facts").list()) notes.facts.push_back(read_facts(facts));
   for (const JsonPlace& start : all.at("starts").list()) notes.starts.push_back(read_start(start));
   return notes;
@@ -60,7 +60,7 @@ void write_run_notes(const std::string& path, const RunNotes& notes) {
     for (const auto& [name, value] : facts.rows) rows.push_back({name, value});
     json["facts"].push_back({{"title", facts.title}, {"rows", rows}});
   }
-  const std::size_t forgotten = notes.starts.size() > kMostStarts ? notes.starts.size() - kMostStarts : 0;
+  const std::size_t forgotten = notes.starts.size() > kMaxStarts ? notes.starts.size() - kMaxStarts : 0;
   for (std::size_t i = forgotten; i < notes.starts.size(); ++i) {
     const RunStart& start = notes.starts[i];
     Json one = {{"step", start.step}, {"time", start.time}};

@@ -118,9 +118,8 @@ TokenFileHeader read_token_file_header(const MappedFile& file) {
       (rest - header.tokenizer_bytes) % header.width != 0) {
     fail(40, "the token counts do not fit the file size");
   }
-  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  if (header.training_bytes > kMost || header.validation_bytes > kMost)
-    fail(56, "the numbers of bytes are out of range");
+  constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (header.training_bytes > kMax || header.validation_bytes > kMax) fail(56, "the numbers of bytes are out of range");
   if (header.end_token < -1 || header.end_token >= static_cast<std::int64_t>(header.vocab_size))
     fail(72, "expected an end token in the vocabulary, or -1; found " + std::to_string(header.end_token));
   const std::byte* const tokenizer = file.data() + file.size() - header.tokenizer_bytes;

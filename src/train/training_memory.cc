@@ -15,12 +15,12 @@
 namespace qkv {
 namespace {
 
-constexpr std::int64_t kStream = 4;            // bytes per element of weights, gradients and residual stream: f32
-constexpr std::int64_t kOfToken = 8;           // bytes per token and its target
-constexpr std::int64_t kProgram = 22'000'000;  // resident memory of the program and its libraries
-constexpr std::int64_t kPacked = 8'000'000;    // code that oneDNN generates for packed products
-constexpr std::int64_t kOfThread = 6'000'000;  // per thread, for tiles and panels
-constexpr double kLargestCount = 1e18;         // bytes; no machine has more
+constexpr std::int64_t kStream = 4;                  // bytes per element of weights, gradients and residual stream: f32
+constexpr std::int64_t kBytesPerToken = 8;           // bytes per token and its target
+constexpr std::int64_t kProgram = 22'000'000;        // resident memory of the program and its libraries
+constexpr std::int64_t kPacked = 8'000'000;          // code that oneDNN generates for packed products
+constexpr std::int64_t kBytesPerThread = 6'000'000;  // per thread, for tiles and panels
+constexpr double kLargestCount = 1e18;               // bytes; no machine has more
 
 // Widths of a layer's activations (src/model/activations.h), in elements per row.
 struct Widths {
@@ -125,7 +125,7 @@ void check(const ModelConfig& c, const TrainingShape& shape) {
     const Widths w(c.layer(i));
     widest += static_cast<double>(c.d_model + w.qkv + w.up + w.heads);
   }
-  if (static_cast<double>(parameter_count(c)) * 64 + rows * widest * 32 + tokens * kOfToken > kLargestCount)
+  if (static_cast<double>(parameter_count(c)) * 64 + rows * widest * 32 + tokens * kBytesPerToken > kLargestCount)
     refuse("sizes that fit in a machine's memory");
 }
 
@@ -160,8 +160,10 @@ TrainingMemory training_memory(const ModelConfig& c, const TrainingShape& shape)
   for (const ParameterInfo& info : infos) matrices += is_layer_matrix(info) ? element_count(info.shape) : 0;
   memory.operands = (packed ? 2 : 1) * matrices * operand;
   memory.activations = bytes_of_activations(c, rows, operand, shape.recompute);
-  memory.work = bytes_of_work(c, rows, ctx, operand, packed) + shape.batch_size * shape.grad_accum * ctx * kOfToken;
-  memory.program = kProgram + (packed ? kPacked : 0) + (shape.threads > 0 ? shape.threads : num_threads()) * kOfThread;
+  memory.work =
+      bytes_of_work(c, rows, ctx, operand, packed) + shape.batch_size * shape.grad_accum * ctx * kBytesPerToken;
+  memory.program =
+      kProgram + (packed ? kPacked : 0) + (shape.threads > 0 ? shape.threads : num_threads()) * kBytesPerThread;
   return memory;
 }
 

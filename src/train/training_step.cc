@@ -82,7 +82,7 @@ StepReport TrainingStep::run(std::span<const Batch> micro_batches, const TrainCo
                          {numbers.update, report.learning_rate, clip ? config.grad_clip / report.grad_norm : 1.0});
       if (lora_) lora_->merge(model_);
     }
-    report.optimiser_seconds = seconds_since(optimizer_start);
+    report.optimizer_seconds = seconds_since(optimizer_start);
   }
   report.seconds = seconds_since(start);
   return report;

@@ -18,7 +18,7 @@ double peak() {
 
 // 12,288 queries and keys: a matrix of scores would take 576 MiB in f32 and 144 MiB in bool.
 constexpr std::int64_t kLength = 12'288;
-constexpr double kMost = 48;  // MiB beside inputs and outputs, with 4 threads
+constexpr double kMax = 48;  // MiB beside inputs and outputs, with 4 threads
 
 TEST(Memory, DoesNotGrowWithTheProductOfTheLengths) {
   const Tensor q = random({1, 1, kLength, 8}, 1), k = random({1, 1, kLength, 8}, 2), v = random({1, 1, kLength, 8}, 3);
@@ -31,12 +31,12 @@ TEST(Memory, DoesNotGrowWithTheProductOfTheLengths) {
   options.alignment = Alignment::top_left;
   const double before = peak();
   attention(q, k, v, options, {out, lse, {}});
-  EXPECT_LT(peak() - before, kMost);
+  EXPECT_LT(peak() - before, kMax);
   options.mask = row;
   attention(q, k, v, options, {out, lse, {}});
-  EXPECT_LT(peak() - before, kMost);
+  EXPECT_LT(peak() - before, kMax);
   attention_backward(q, k, v, out, lse, out, options, {dq, dk, dv, dmask, {}});
-  EXPECT_LT(peak() - before, kMost);
+  EXPECT_LT(peak() - before, kMax);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kMost = std::numeric_limits<float>::max();
+constexpr double kMax = std::numeric_limits<float>::max();
 constexpr double kSafe = 1e37;  // sums of absolute values up to here cannot overflow f32
 
 // As rounded() of arrays.h, quickly.
@@ -82,7 +82,7 @@ void make_mask(Bytes& bytes, Draw& draw, NaiveInput& in, DType dtype) {
   for (int axis = 0; axis < rank; ++axis) sizes[axis] = broadcast >> axis & 1 ? 1 : full[axis + 4 - rank];
   in.mask_shape = Dims(std::span<const std::int64_t>(sizes, static_cast<std::size_t>(rank)));
   const double blocked = static_cast<double>(bytes.next()) / 255;
-  const double lowest = dtype == DType::f16 ? -65504 : (dtype == DType::bf16 ? -3.3895e38 : -kMost);
+  const double lowest = dtype == DType::f16 ? -65504 : (dtype == DType::bf16 ? -3.3895e38 : -kMax);
   const double specials[] = {0, lowest, -1e4, 50, dtype == DType::f16 ? -1e4 : -1e30};
   const double special = bytes.pick(specials), often = bytes.one_in(4) ? 0.5 : 0;
   for (std::int64_t n = element_count(in.mask_shape); n > 0; --n) {
@@ -96,13 +96,13 @@ void make_mask(Bytes& bytes, Draw& draw, NaiveInput& in, DType dtype) {
 std::vector<double> make_values(Bytes& bytes, Draw& draw, std::int64_t count, DType dtype) {
   const bool half = dtype == DType::f16;
   const double sizes[] = {1, 1, 1, 1, 0, 30, 1e-3, half ? 1e-6 : 1e-39, half ? 1e3 : 1e9, half ? 1e4 : 1e18};
-  const double specials[] = {0, -0.0, 1, 200, -200, half ? 6e-8 : 1e-45, half ? 65504 : 1e15, half ? -65504 : kMost};
+  const double specials[] = {0, -0.0, 1, 200, -200, half ? 6e-8 : 1e-45, half ? 65504 : 1e15, half ? -65504 : kMax};
   const double size = bytes.pick(sizes), special = bytes.pick(specials);
   const std::int64_t every = bytes.one_in(4) ? bytes.from(1, 20) : 0;
   std::vector<double> all(static_cast<std::size_t>(count));
   for (std::int64_t n = 0; n < count; ++n) {
     const double x = size == 0 ? 0 : size * draw.normal();
-    const double limit = half ? 65504 : (dtype == DType::bf16 ? 3.38e38 : kMost);
+    const double limit = half ? 65504 : (dtype == DType::bf16 ? 3.38e38 : kMax);
     all[static_cast<std::size_t>(n)] =
         round_to(std::clamp(every > 0 && n % every == 0 ? special : x, -limit, limit), dtype);
   }

@@ -176,11 +176,11 @@ std::string changed(std::string file, const std::string& name, std::size_t dista
 
 // Heads whose parameters are more than can be counted.
 std::string uncountable_file() {
-  constexpr std::uint32_t kMost = 0x7FFFFFFE;
+  constexpr std::uint32_t kMax = 0x7FFFFFFE;
   GgufBytes b;
   b.string("general.architecture", "llama").u32("llama.block_count", 1).u32("llama.context_length", 4);
-  b.u32("llama.embedding_length", kMost).u32("llama.feed_forward_length", 4).u32("llama.attention.head_count", kMost);
-  b.u32("llama.attention.key_length", kMost).f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  b.u32("llama.embedding_length", kMax).u32("llama.feed_forward_length", 4).u32("llama.attention.head_count", kMax);
+  b.u32("llama.attention.key_length", kMax).f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
   b.strings("tokenizer.ggml.tokens", {"a"});
   tensor(b, "token_embd.weight", 8, 1);
   return b.bytes();

@@ -36,11 +36,11 @@ std::string refused(Model& model, const std::vector<std::int32_t>& tokens, std::
 }
 
 TEST(PageSize, TellsBeforeThePassWhatDoesNotFitAndWhatDoes) {
-  constexpr std::size_t kMost = 500'000;
+  constexpr std::size_t kMax = 500'000;
   Model model(config(), 3);
   test::disturb<float>(model, 0.3, 4);
   const std::vector<std::int32_t> tokens = test::random_tokens(config(), 1, 1000, 5).tokens;
-  const std::string told = refused(model, tokens, kMost);
+  const std::string told = refused(model, tokens, kMax);
   EXPECT_THAT(told, testing::HasSubstr("into 0.5 MB"));
   EXPECT_THAT(told, testing::HasSubstr(" of 1000 tokens take "));
   const std::size_t at = told.find("a text of about ");
@@ -51,9 +51,9 @@ TEST(PageSize, TellsBeforeThePassWhatDoesNotFitAndWhatDoes) {
   const auto page = [&](int count) {
     const std::vector<std::int32_t> first(tokens.begin(), tokens.begin() + count);
     const Tokenizer bytes = Tokenizer::bytes();
-    return inspect_page(trace_text(model, bytes, first), bytes, {.most_bytes = kMost, .first = {}});
+    return inspect_page(trace_text(model, bytes, first), bytes, {.most_bytes = kMax, .first = {}});
   };
-  EXPECT_LE(page(fits).size(), kMost) << told;
+  EXPECT_LE(page(fits).size(), kMax) << told;
   EXPECT_THROW(page(fits * 3 / 2), std::invalid_argument) << told;
 }
 

@@ -103,7 +103,7 @@ TEST(Bf16Exponentials, WithinTheStatedErrorOverADenseSweep) {
 TEST(Bf16Exponentials, EdgesOfTheRange) {
   const struct {
     float x, p;
-  } edges[] = {{-kInf, 0}, {-kMost, 0}, {-200, 0}, {-0.0f, 1}, {0, 1}, {1, 2}, {129, kInf}, {kInf, kInf}, {kNaN, kNaN}};
+  } edges[] = {{-kInf, 0}, {-kMax, 0}, {-200, 0}, {-0.0f, 1}, {0, 1}, {1, 2}, {129, kInf}, {kInf, kInf}, {kNaN, kNaN}};
   each_bf16_tile([&](const TileKernels& tile, const Bf16TileKernels& bf16) {
     for (const auto [x, p] : edges) {
       Guarded<float> s(tile.width, 1, x), m(tile.width, 2, 0.0f), l(tile.width, 3, 0.0f);
@@ -261,7 +261,7 @@ TEST(Bf16Round, RowsAndPairs) {
   each_bf16_tile([](const TileKernels& tile, const Bf16TileKernels& bf16) {
     Numbers numbers(34);
     const int width = tile.width;
-    const float special[] = {kNaN, kInf, -kInf, kMost, -0.0f, 1.00390625f, 1.01171875f, -3e38f};
+    const float special[] = {kNaN, kInf, -kInf, kMax, -0.0f, 1.00390625f, 1.01171875f, -3e38f};
     for (int n = 0; n <= 9; ++n)
       for (const Vectors v : vector_ranges(tile))
         for (const bool want_pairs : {true, false}) {

@@ -36,7 +36,7 @@ std::vector<float> widened(Guarded<S>& memory) {
 template <class S>
 void fill_stored(Numbers& numbers, Guarded<S>& memory, bool hostile = false, float deviation = 1) {
   static constexpr float kHostile[] = {kInf,   -kInf,   kNaN,        kDenormal,  -kDenormal, 0.0f,
-                                       -0.0f,  kMost,   -kMost,      1e-40f,     -3e-39f,    88.8f,
+                                       -0.0f,  kMax,    -kMax,       1e-40f,     -3e-39f,    88.8f,
                                        -87.4f, -104.0f, 1.00390625f, 12345678.0f};
   for (std::int64_t i = 0; i < memory.size(); ++i) {
     const float ordinary = deviation * numbers.normal();

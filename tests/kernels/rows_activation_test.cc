@@ -106,7 +106,7 @@ TEST(RowActivations, AreWhatTheFormulasSay) {
 
 TEST(RowActivations, KeepNaNAndEndsOfTheRange) {
   for (const RowKernels* table : available_row_tables()) {
-    const float u[] = {kNaN, kInf, -kInf, -0.0f, kMost, -kMost};
+    const float u[] = {kNaN, kInf, -kInf, -0.0f, kMax, -kMax};
     float a[6];
     for (const RowActivation kind : kFunctions) {
       table->f32.activation_forward(kind, 6, nullptr, u, a);
@@ -117,7 +117,7 @@ TEST(RowActivations, KeepNaNAndEndsOfTheRange) {
     }
     table->f32.activation_forward(RowActivation::relu, 6, nullptr, u, a);
     EXPECT_EQ(a[2], 0);
-    EXPECT_EQ(a[4], kMost);
+    EXPECT_EQ(a[4], kMax);
   }
 }
 

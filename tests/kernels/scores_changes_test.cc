@@ -12,7 +12,7 @@ namespace {
 using Change = std::function<void(const TileKernels&, int n, Vectors, float* s)>;
 using Expected = std::function<bool(float found, float score, int key, int query)>;
 void check_change(const TileKernels& tile, const Change& change, const Expected& expected) {
-  const float special[] = {-kInf, kInf, kNaN, kMost, -kMost, kDenormal, -0.0f, 1e-20f, 30.0f, -0.64f};
+  const float special[] = {-kInf, kInf, kNaN, kMax, -kMax, kDenormal, -0.0f, 1e-20f, 30.0f, -0.64f};
   Numbers numbers(10);
   for (int n = 0; n <= 11; ++n)
     for (const Vectors v : vector_ranges(tile)) {
@@ -114,7 +114,7 @@ TEST(Add, MinusInfinityForbidsWhateverTheScore) {
     Numbers numbers(12);
     Guarded<float> bias(11 * tile.width, 1);
     numbers.fill(bias);
-    for (std::int64_t e = 0; e < bias.size(); e += 3) bias[e] = e % 2 ? -kInf : -kMost;
+    for (std::int64_t e = 0; e < bias.size(); e += 3) bias[e] = e % 2 ? -kInf : -kMax;
     bias[1] = kNaN;
     check_change(
         tile, [&](const TileKernels& t, int n, Vectors v, float* s) { t.add(bias.data(), n, v.first, v.last, s); },
@@ -155,7 +155,7 @@ TEST(AllowedBits, AreUnsetExactlyForMinusInfinity) {
       Guarded<float> s(n * tile.width, n);
       Guarded<std::uint64_t> bits(n, 1);
       for (std::int64_t e = 0; e < s.size(); ++e) {
-        const float any[] = {-kInf, -kInf, 0.0f, kInf, kNaN, -kMost};
+        const float any[] = {-kInf, -kInf, 0.0f, kInf, kNaN, -kMax};
         s[e] = any[numbers.below(6)];
       }
       tile.allowed_bits(s.data(), n, bits.data());

@@ -31,7 +31,7 @@ namespace qkv::test {
 
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-inline constexpr float kMost = std::numeric_limits<float>::max();
+inline constexpr float kMax = std::numeric_limits<float>::max();
 inline constexpr float kDenormal = std::numeric_limits<float>::denorm_min();
 inline constexpr float kUntouched = -12345.0f;  // what outputs hold where nothing is to be written
 

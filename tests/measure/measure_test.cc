@@ -90,15 +90,15 @@ TEST(Counts, ReadablePairsAreThoseThatCountingFinds) {
                   pairs += (!causal || j <= position) && (left < 0 || j >= position - left) &&
                            (right < 0 || j <= position + right);
                 }
-              ASSERT_EQ(qkv::readable_pairs(q_len, kv_len, start, causal, left, right), pairs)
+              ASSERT_EQ(qkv::visible_pairs(q_len, kv_len, start, causal, left, right), pairs)
                   << q_len << ' ' << kv_len << ' ' << start << ' ' << left << ' ' << right << ' ' << causal;
             }
 }
 
 TEST(Counts, PairsOfTheShapesThatTheBenchMeasures) {
-  EXPECT_EQ(qkv::readable_pairs(4096, 4096, 0, true), 4096LL * 4097 / 2);
-  EXPECT_EQ(qkv::readable_pairs(1, 16384, 16383, true), 16384);
-  EXPECT_EQ(qkv::readable_pairs(8192, 8192, 0, true, 255), 255LL * 256 / 2 + (8192 - 255) * 256LL);
+  EXPECT_EQ(qkv::visible_pairs(4096, 4096, 0, true), 4096LL * 4097 / 2);
+  EXPECT_EQ(qkv::visible_pairs(1, 16384, 16383, true), 16384);
+  EXPECT_EQ(qkv::visible_pairs(8192, 8192, 0, true, 255), 255LL * 256 / 2 + (8192 - 255) * 256LL);
 }
 
 TEST(Peak, IsAPositiveFigureOfAKnownInstructionSet) {

@@ -55,9 +55,9 @@ def faults(root, qkv):
             yield f"docs/README.md does not list {page.name}"
     for document in ("README.md", "docs/architecture.md"):
         shown = (root / document).read_text(encoding="utf-8")
-        for room in sorted(p.parent.name for p in (root / "src").glob("*/CMakeLists.txt")):
-            if f"`{room}`" not in shown and f"src/{room}" not in shown:
-                yield f"{document}: the layout lacks the module {room}"
+        for module in sorted(p.parent.name for p in (root / "src").glob("*/CMakeLists.txt")):
+            if f"`{module}`" not in shown and f"src/{module}" not in shown:
+                yield f"{document}: the layout lacks the module {module}"
 
 
 def main():

@@ -33,7 +33,7 @@ TEST(Repetition, FindsLoops) {
   // A loop of which each round differs by a number, as collapsed models write them.
   std::string counted;
   for (int i = 1; i < 12; ++i) counted += "Num" + std::to_string(i) + ": And the LORD spake unto Moses, saying, ";
-  EXPECT_GT(repetition(counted), kRunsInCircles);
+  EXPECT_GT(repetition(counted), kRepetitionThreshold);
 }
 
 TEST(Repetition, LeavesOrdinaryTextAlone) {
@@ -44,10 +44,10 @@ TEST(Repetition, LeavesOrdinaryTextAlone) {
                  "waters. And God said, Let there be light: and there was light. And God saw the light, that it "
                  "was good: and God divided the light from the darkness. And God called the light Day, and the "
                  "darkness he called Night. And the evening and the morning were the first day."),
-      kRunsInCircles / 2);
+      kRepetitionThreshold / 2);
   EXPECT_LT(repetition("for (int i = 0; i < 10; ++i) sum += values[i];\nfor (int j = 0; j < 10; ++j) product *= "
                        "values[j];\nreturn {sum, product};\n"),
-            kRunsInCircles);
+            kRepetitionThreshold);
 }
 
 }  // namespace

@@ -258,10 +258,10 @@ TEST(LearnBpe, IsTheTokenizerOfTheWholeText) {
   for (const int threads : {1, 3}) {
     set_num_threads(threads);
     std::int64_t bytes = 0, tokens = 0;
-    LearnProgress progress;
+    BpeProgress progress;
     progress.on_text = [&](std::int64_t done, std::int64_t) { bytes = done; };
     progress.on_token = [&](std::int64_t done, std::int64_t) { tokens = done; };
-    EXPECT_EQ(learn_bpe(Corpus::from_text(text, 0), 500, progress).json(), whole.json());
+    EXPECT_EQ(train_bpe(Corpus::from_text(text, 0), 500, progress).json(), whole.json());
     EXPECT_EQ(bytes, static_cast<std::int64_t>(text.size()));
     EXPECT_EQ(tokens, whole.size());
   }

@@ -20,7 +20,7 @@ void expect_same_losses(const std::string& name, const ModelConfig& c, double to
   config.beta1 = 0.9;
   config.beta2 = 0.95;
   config.eps = 1e-8;
-  const auto optimiser = make_optimizer("adamw", model);
+  const auto optimizer = make_optimizer("adamw", model);
   ASSERT_EQ(losses.size(), 11);
   for (std::int64_t step = 0; step <= 10; ++step) {
     auto gradients = model.zeros_like_parameters();
@@ -28,7 +28,7 @@ void expect_same_losses(const std::string& name, const ModelConfig& c, double to
     const Loss loss = model.loss_and_gradients(tokens, 1 / count, gradients);
     const double expected = losses.data<double>()[step];
     EXPECT_NEAR(loss.mean(), expected, tolerance * (1 + expected)) << "after " << step << " steps";
-    optimiser->update(*model.change_parameters(), gradients, config, {step + 1, 0.01, 1.0});
+    optimizer->update(*model.change_parameters(), gradients, config, {step + 1, 0.01, 1.0});
   }
 }
 

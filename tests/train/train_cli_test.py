@@ -221,7 +221,7 @@ class Computing(TrainTest):
 
     def test_a_profile_tells_where_the_time_went(self):
         out = self.train("model", "--steps", "3", "--profile").out
-        for part in "attention", "projections", "mlp", "norms", "head_and_loss", "optimiser", "data", "step":
+        for part in "attention", "projections", "mlp", "norms", "head_and_loss", "optimizer", "data", "step":
             self.assertRegex(out, rf"(?m)^{part} +[0-9.]+")
         self.assertRegex(out, r"speed: [0-9.]+ tokens/s in all")
 

@@ -31,7 +31,7 @@ void normalize(const NormParameters& n, std::int64_t d, const Statistics& s, con
 }
 
 // The gradient of x from that of y -> to, which may alias dy
-void slope_of_input(const NormParameters& n, std::int64_t d, const Statistics& s, const double* x, const double* dy,
+void input_gradient(const NormParameters& n, std::int64_t d, const Statistics& s, const double* x, const double* dy,
                     bool add, double* to) {
   const auto size = static_cast<double>(d);
   const auto dxhat = [&](std::int64_t j) { return dy[j] * at(n.gain, j, 1); };
@@ -71,7 +71,7 @@ void ReferenceDevice::norm_backward(const Sequences& s, std::span<const SumStep>
   sum_rows(s, steps, slots.bias, d, [&](std::int64_t i, double* leaf) {
     for (std::int64_t j = 0; j < d; ++j) leaf[j] += row(dy, i)[j];
   });
-  for (std::int64_t i = 0; i < x.shape[0]; ++i) slope_of_input(n, d, of(i), row(x, i), row(dy, i), add, row(dx, i));
+  for (std::int64_t i = 0; i < x.shape[0]; ++i) input_gradient(n, d, of(i), row(x, i), row(dy, i), add, row(dx, i));
 }
 
 void ReferenceDevice::group_norm(const NormParameters& n, std::int64_t groups, std::int64_t width, const ConstView& x,
@@ -97,7 +97,7 @@ void ReferenceDevice::group_norm_backward(const Sequences& s, std::span<const Su
     for (std::int64_t g = 0; g < groups; ++g) {
       double* slope = row(dx, i) + g * width;  // [width]
       dy.assign(slope, slope + width);
-      slope_of_input(n, width, {0, row(statistics, i)[g]}, row(x, i) + g * width, dy.data(), false, slope);
+      input_gradient(n, width, {0, row(statistics, i)[g]}, row(x, i) + g * width, dy.data(), false, slope);
     }
 }
 

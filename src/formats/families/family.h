@@ -74,12 +74,12 @@ struct TensorPlace {
   bool may_be_missing = false;  // 0 if missing
 
   // The parameter's row for row j of the tensor, and the inverse; both relative to the parameter's first row.
-  std::int64_t our_row(std::int64_t j) const noexcept {
+  std::int64_t parameter_row(std::int64_t j) const noexcept {
     if (head_dim == 0) return j;
     const std::int64_t within = j % head_dim;
     return j - within + within % 2 * (head_dim / 2) + within / 2;
   }
-  std::int64_t file_row(std::int64_t i) const noexcept {
+  std::int64_t tensor_row(std::int64_t i) const noexcept {
     if (head_dim == 0) return i;
     const std::int64_t within = i % head_dim, half = head_dim / 2;
     return i - within + within % half * 2 + within / half;

@@ -10,7 +10,7 @@
 namespace qkv {
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 40;
+constexpr std::int64_t kMax = std::int64_t{1} << 40;
 constexpr const char* kFactors = "rope_freqs.weight";
 
 void read_rope(const JsonPlace& file, ModelConfig& c) {
@@ -30,7 +30,7 @@ void read_rope(const JsonPlace& file, ModelConfig& c) {
   if (type == "linear") return;
   c.rope_scaling.low_freq_factor = rope.at("low_freq_factor").number();
   c.rope_scaling.high_freq_factor = rope.at("high_freq_factor").number();
-  c.rope_scaling.original_ctx_len = rope.at("original_max_position_embeddings").integer(1, kMost);
+  c.rope_scaling.original_ctx_len = rope.at("original_max_position_embeddings").integer(1, kMax);
 }
 
 void write_rope(nlohmann::ordered_json& file, const ModelConfig& c) {
@@ -51,7 +51,7 @@ void write_rope(nlohmann::ordered_json& file, const ModelConfig& c) {
 std::vector<bool> read_windowed_layers(const JsonPlace& file, std::int64_t n_layer) {
   std::vector<bool> windowed;
   if (!file.has("layer_types")) {
-    const std::int64_t first = file.integer_or("max_window_layers", 28, 0, kMost);
+    const std::int64_t first = file.integer_or("max_window_layers", 28, 0, kMax);
     for (std::int64_t i = 0; i < n_layer; ++i) windowed.push_back(i >= first);
     return windowed;
   }
@@ -71,7 +71,7 @@ void read_windows(const JsonPlace& file, ModelConfig& c) {
   const ModelConfig checked = c.resolved();  // checks n_layer before allocating layers
   const bool used = file.boolean_or("use_sliding_window", false) &&
                     (!file.value().contains("sliding_window") || file.has("sliding_window"));
-  const std::int64_t window = used ? file.integer_or("sliding_window", 4096, 1, kMost) : 0;
+  const std::int64_t window = used ? file.integer_or("sliding_window", 4096, 1, kMax) : 0;
   if (!used && !file.has("layer_types")) return;
   const std::vector<bool> windowed = read_windowed_layers(file, checked.n_layer);
   const auto count = std::count(windowed.begin(), windowed.end(), true);

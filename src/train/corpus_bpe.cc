@@ -11,7 +11,7 @@ constexpr PieceCounts::Limits kLimits{std::size_t{4} << 20, std::size_t{64} << 2
 
 }  // namespace
 
-Tokenizer learn_bpe(const Corpus& corpus, std::int64_t size, const LearnProgress& progress) {
+Tokenizer train_bpe(const Corpus& corpus, std::int64_t size, const BpeProgress& progress) {
   PieceCounts counts(kLimits);
   std::vector<PieceCounts> parts(static_cast<std::size_t>(wave_size()));
   std::int64_t done = 0;
