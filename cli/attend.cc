@@ -70,7 +70,7 @@ Who may read what. Query i stands at position start + i among the keys. --causal
 true; lengths cut off padding. Where a query stands is never guessed:
   top-left       start = 0: queries and keys begin together
   bottom-right   start = keys - queries: they end together (decoding with a cache)
-  start          start = the number given by --start, one for all or one a sequence; negative too
+  start          start = the number given by --start, one for all or one per sequence; may be negative
 A query that may read nothing gives zeros, or an error with --require-readable-key.
 
 Computes in float32 whatever the files hold, unless --dtype says otherwise: f64 (as --device reference), or bf16 or f16

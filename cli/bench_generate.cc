@@ -36,7 +36,7 @@ constexpr const char* kFooter = R"(
          values that it went through in a second, and their share of how fast this machine reads memory in order.
 Each is the mean of --reps runs, with its deviation; ceilings are measured between the runs, with the same threads.
 --depth begins with that many tokens in the context. With --batch, that many sequences are read in step: rates count the
-tokens of all. Tokens are drawn at random: the time does not depend on them. Without -m, weights are drawn too.
+tokens of all. Token ids are random: the time does not depend on them. Without -m, so are the weights.
 
 --check-bits measures nothing: it reads a text at once, in chunks, token by token, alone, in a batch, with 1, 2 and 3
 threads, and compares all logits bit by bit.
@@ -107,8 +107,8 @@ class Requests {
 
 struct Measured {
   std::string test;      // "pp512", "tg128"
-  double rate, spread;   // tokens a second: mean, deviation
-  double work, ceiling;  // 1e9 operations or bytes a second
+  double rate, spread;   // tokens per second: mean, deviation
+  double work, ceiling;  // 1e9 operations or bytes per second
   bool reading;
 };
 

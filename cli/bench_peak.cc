@@ -30,8 +30,8 @@ constexpr const char* kFooter = R"(
 Three ceilings, each the median of --reps runs, and the best of them:
   f32, bf16   a loop of multiply-adds over registers alone, in the widest instructions of the kernels in use
               (QKV_KERNELS); a set without bf16 products multiplies bf16 as f32. A multiply-add is two operations.
-              Beside it stands what the clock allows: threads x frequency x operations a cycle. The frequency is that of
-              a chain of additions, one a cycle; processors that slow down for wide instructions stay below it.
+              Next to it is the limit of the clock: threads x frequency x operations per cycle. The frequency is that of
+              a chain of additions, one per cycle; processors that slow down for wide instructions stay below it.
   read        memory read in order, --memory-mb of it, more than the caches hold; the fastest of several loops (wide
               loads, prefetching at several distances, several streams).
 

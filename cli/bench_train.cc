@@ -27,7 +27,7 @@ struct Options {
 };
 
 constexpr const char* kFooter = R"(
-Whole training steps: forward, backward and optimizer, on tokens drawn at random, after one step that is not counted. The
+Whole training steps: forward, backward and optimizer, on random tokens, after one warm-up step. The
 peak is a loop of multiply-adds over registers (qkv bench peak), measured after each step with the same threads. A
 token's operations are 6 for each matrix parameter (embeddings not counted, the head counted) and 3 times the causal
 attention of the forward pass. The time of a step is the median.
@@ -52,7 +52,7 @@ std::vector<DType> types_of(const std::string& list, const std::string& device) 
   return types;
 }
 
-// Tokens that a step reads: data enough for all steps, drawn by a counter.
+// Random tokens for all steps.
 qkv::Trainer make_trainer(const Options& o, const qkv::ModelConfig& config, DType dtype) {
   qkv::TrainConfig train;
   train.batch_size = o.batch_size;
@@ -105,8 +105,9 @@ void run(const Options& o, DType dtype) {
   std::string text = fmt::format("{} {}: {:.1f} tokens/s, {:.1f} GF/s", o.preset, qkv::dtype_name(dtype), rate, gflops);
   if (meter)
     text += fmt::format(", {:.1f} % of the peak of {:.0f} ({})", 100 * gflops / peak, peak, meter->instructions());
-  qkv::cli::print(text + fmt::format(", {} threads, {} x {} tokens a step, {:.2f} GB at most\n{}", qkv::num_threads(),
-                                     o.batch_size, config.ctx_len, static_cast<double>(qkv::cli::peak_memory()) / 1e9,
+  qkv::cli::print(text + fmt::format(", {} threads, {} x {} tokens per step, peak memory {:.2f} GB\n{}",
+                                     qkv::num_threads(), o.batch_size, config.ctx_len,
+                                     static_cast<double>(qkv::cli::peak_memory()) / 1e9,
                                      qkv::cli::profile_table(profile)));
 }
 

@@ -67,7 +67,7 @@ class Chat {
     const std::int64_t ctx_len = loaded_.model.config().ctx_len;
     if (generate_.keep < 0 || generate_.keep > ctx_len - 2)
       throw qkv::cli::UsageError(
-          fmt::format("--keep expected 0 to {} tokens, so that the context of {} has room; found {}", ctx_len - 2,
+          fmt::format("--keep expected 0 to {} tokens, which leaves space in the context of {}; found {}", ctx_len - 2,
                       ctx_len, generate_.keep));
   }
 

@@ -9,7 +9,7 @@ namespace qkv::cli {
 
 // $XDG_STATE_HOME/qkv/chat_history, or ~/.local/state/qkv/chat_history: a line per entry, the oldest first; at most
 // 1000 lines and 256 KiB, each of at most 8 KiB. Its mode is 0600, and it is replaced atomically. When it cannot be
-// read or written, standard error says so once, and the conversation goes on without it.
+// read or written, standard error says so once, and the conversation continues without it.
 class ChatHistory {
  public:
   explicit ChatHistory(bool kept);

@@ -17,7 +17,7 @@ std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
-// A value that is written as it stands, and not a name for one: "bottom-right", not "FILE" or "bpe:SIZE".
+// A literal value, not a placeholder: "bottom-right", not "FILE" or "bpe:SIZE".
 bool is_word(const std::string& text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';

@@ -12,7 +12,7 @@ namespace qkv::cli {
 struct OptionFacts {
   std::vector<std::string> names;  // "-t", "--threads"; empty: a word that stands by itself
   std::string group;
-  std::string value;  // what stands for the value in --help, "FILE"; empty: a flag
+  std::string value;  // the placeholder in --help, "FILE"; empty: a flag
   std::string description, default_value;
   bool takes_value = false;
   bool required = false;

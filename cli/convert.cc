@@ -43,7 +43,7 @@ qkv::DType floating_type(const std::string& type) {
   if (type == "f32" || type.empty()) return qkv::DType::f32;
   if (type == "f16") return qkv::DType::f16;
   if (type == "bf16") return qkv::DType::bf16;
-  throw UsageError("--type " + type + " is for GGUF files alone; Hugging Face's directories take f32, f16 and bf16");
+  throw UsageError("--type " + type + " is only for GGUF files; Hugging Face directories take f32, f16 and bf16");
 }
 
 void save(const Options& options, const std::string& format, const qkv::LoadedModel& loaded) {

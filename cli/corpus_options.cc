@@ -36,11 +36,11 @@ Tokenizer learn(const Corpus& corpus, std::int64_t size) {
   };
   Tokenizer tokenizer = train_bpe(corpus, size, progress);
   learning.hide();
-  print(fmt::format("tokenizer: BPE of {} tokens, learnt in {:.1f} s\n", tokenizer.size(), reading.seconds()));
+  print(fmt::format("tokenizer: BPE of {} tokens, trained in {:.1f} s\n", tokenizer.size(), reading.seconds()));
   return tokenizer;
 }
 
-// Segments are learnt from the whole text at once, which must fit into memory.
+// Segments are trained on the whole text at once, which must fit into memory.
 Tokenizer learn_harris(const Corpus& corpus, std::int64_t size) {
   Progress progress("learning segments", 0, true);
   std::string text;
@@ -51,8 +51,8 @@ Tokenizer learn_harris(const Corpus& corpus, std::int64_t size) {
   });
   Tokenizer tokenizer = Tokenizer::train_harris(text, size);
   progress.hide();
-  print(
-      fmt::format("tokenizer: Harris segments, {} tokens, learnt in {:.1f} s\n", tokenizer.size(), progress.seconds()));
+  print(fmt::format("tokenizer: Harris segments, {} tokens, trained in {:.1f} s\n", tokenizer.size(),
+                    progress.seconds()));
   return tokenizer;
 }
 

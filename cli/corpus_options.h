@@ -26,8 +26,8 @@ CorpusOptions corpus_options(const TextOptions& options, double validation_fract
 std::optional<std::int64_t> learnt_size(const std::string& spec);
 // That of a tokenizer.json, a model's directory, a GGUF file (.gguf) or a checkpoint of ANDREA (.bin).
 Tokenizer load_tokenizer(const std::string& path);
-// "bytes", "bpe:SIZE" or "harris:SIZE" (learnt from the training part), or what load_tokenizer takes.
-// Reports on standard error how far learning is and on standard output what was learnt.
+// "bytes", "bpe:SIZE" or "harris:SIZE" (trained on the training split), or what load_tokenizer takes.
+// Reports progress on standard error and the result on standard output.
 Tokenizer make_tokenizer(const std::string& spec, const Corpus& corpus);
 // TokenDataset::tokenize with a report on standard error. Ctrl-C ends it with an exception, if the latch of
 // qkv/interrupt.h is installed.

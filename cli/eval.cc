@@ -55,7 +55,7 @@ qkv::TextLoss of_tokens(const Options& options, qkv::LoadedModel& loaded, const 
 
 std::string report(const qkv::TextLoss& loss, double seconds) {
   return fmt::format(
-      "loss           {:.4f} nats a token\nperplexity     {:.3f}\nbits per byte  {:.4f}\n"
+      "loss           {:.4f} nats per token\nperplexity     {:.3f}\nbits per byte  {:.4f}\n"
       "{} tokens predicted, {} bytes, {:.1f} s, {:.0f} tokens/s\n",
       loss.loss(), loss.perplexity(), loss.bits_per_byte(), loss.predicted, loss.bytes, seconds,
       static_cast<double>(loss.predicted) / seconds);

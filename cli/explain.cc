@@ -163,7 +163,7 @@ void add(CLI::App& app) {
   add_size(*command, "--n-kv-head,--kv-heads", o->kv_heads, "Key/value heads [--n-head]");
   add_size(*command, "--head-dim", o->head_dim, "d_k [d_model / heads]");
   add_size(*command, "--v-head-dim", o->v_head_dim, "d_v [d_k]");
-  command->add_flag("--no-causal", o->all_positions, "No mask: every position reads every other");
+  command->add_flag("--no-causal", o->all_positions, "No mask: not causal");
   qkv::cli::add_choice(*command, "--dtype", o->dtype, {"f32", "bf16", "f16"}, "Type for counting bytes");
   qkv::cli::add_number(*command, "--seed", o->seed, "Random seed of --numbers and --scaling")->capture_default_str();
   CLI::Option* json = command->add_flag("--json", o->json, "Print JSON");

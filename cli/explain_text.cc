@@ -72,11 +72,10 @@ std::string steps_text(const ExplainedLayer& layer) {
   const auto& [sizes, batch, ctx, own, title, causal, dtype] = layer;
   const std::vector<ExplainedStep> steps = layer.steps();
   std::string text = title.empty() ? "" : title + "\n";
-  text +=
-      fmt::format("{} sequence{} of {} tokens, {} numbers a token; {} head{}, d_k {}, d_v {}", batch,
-                  batch == 1 ? "" : "s", ctx, c.d_model, c.n_head, c.n_head == 1 ? "" : "s", c.head_dim, c.v_head_dim);
+  text += fmt::format("{} sequence{} of {} tokens, d_model {}; {} head{}, d_k {}, d_v {}", batch, batch == 1 ? "" : "s",
+                      ctx, c.d_model, c.n_head, c.n_head == 1 ? "" : "s", c.head_dim, c.v_head_dim);
   if (c.n_kv_head != c.n_head) text += fmt::format("; {} of keys and values", c.n_kv_head);
-  text += fmt::format("; {}, {}\n\n", causal ? "causal" : "every position reads every other", dtype_name(dtype));
+  text += fmt::format("; {}, {}\n\n", causal ? "causal" : "not causal", dtype_name(dtype));
   int number = 0;
   for (const ExplainedStep& step : steps) {
     text += fmt::format("  {:>2}  {:<14} {:<24}", number++, step.name, step.formula);
@@ -96,10 +95,10 @@ std::string steps_text(const ExplainedLayer& layer) {
   const double a_head = static_cast<double>(ctx) * static_cast<double>(ctx);
   const auto readable = static_cast<double>(visible_pairs(ctx, ctx, 0, causal, own && causal ? own->window_left : -1));
   text +=
-      fmt::format("\n  in all             {}FLOP, {}; {} scores, {} a head and sequence\n", amount_text(total.flops),
+      fmt::format("\n  total              {}FLOP, {}; {} scores, {} per head and sequence\n", amount_text(total.flops),
                   bytes_text(total.bytes), with_commas(total.scores), with_commas(a_head));
   text += fmt::format(
-      "  the tiled path     keeps no scores and computes the {} pairs a head that may be read ({:.1f} %):{}{}FLOP for "
+      "  the tiled path     keeps no scores and computes the {} visible pairs per head ({:.1f} %):{}{}FLOP for "
       "scores and weighted sum instead of {}FLOP\n",
       with_commas(readable), 100 * readable / a_head, kNextLine,
       amount_text(attention_forward_flops(heads * readable, c.head_dim, c.v_head_dim)),
@@ -148,18 +147,18 @@ std::string example_text(const MultiHeadConfig& layer, std::int64_t ctx, bool ca
     text += title + "  " + to_string({rows, cols}) + "\n" +
             matrix_text(t.data<double>() + of * rows * cols, rows, cols, sums) + "\n";
   };
-  text += fmt::format("One sequence of {} tokens, drawn (seed {}); head {} of {}, shown row by row\n\n", ctx, seed,
+  text += fmt::format("One sequence of {} tokens, random (seed {}); head {} of {}, shown row by row\n\n", ctx, seed,
                       head, c.n_head);
-  show("X: one row a token", e.x, 0);
+  show("X: one row per token", e.x, 0);
   show("Q = X · W_Q, this head's slice", e.q, head);
   show("K = X · W_K", e.k, kv_head);
   show("V = X · W_V", e.v, kv_head);
   show("S = Q · Kᵀ: row i, column j is query i · key j", e.scores, head);
   show(fmt::format("S / √d_k, √{} = {:.4g}", c.head_dim, std::sqrt(static_cast<double>(c.head_dim))), e.scaled, head);
-  if (causal) show("S + M: what lies ahead is -inf", e.masked, head);
+  if (causal) show("S + M: future keys are -inf", e.masked, head);
   show("A = softmax(S): weights", e.probs, head, true);
   show("O = A · V: each row a mean of the values, by these weights", e.heads, head);
-  show("Y = heads side by side · W_O", e.output, 0);
+  show("Y = concatenated heads · W_O", e.output, 0);
   show("X + Y: on to the next layer", e.residual, 0);
   return text + "Weights say how values were mixed. They are no proof of what a model means.\n";
 }

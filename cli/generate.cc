@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv generate: a model goes on from a prompt.
+// qkv generate: generates text from a prompt.
 
 #include <fmt/format.h>
 
@@ -70,8 +70,10 @@ std::vector<std::vector<std::int32_t>> all_prompts(const Options& options, const
 }
 
 std::string speed(const char* what, std::size_t tokens, double seconds) {
-  const double rate = seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
-  return fmt::format("{}: {} tokens in {:.2f} s, {:.1f} tokens/s\n", what, tokens, seconds, rate);
+  std::string text = fmt::format("{}: {} in ", what, qkv::cli::counted(static_cast<std::int64_t>(tokens), "token"));
+  text += seconds < 1 ? fmt::format("{:.0f} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
+  if (seconds > 0) text += fmt::format(", {:.1f} tokens/s", static_cast<double>(tokens) / seconds);
+  return text + "\n";
 }
 
 std::string note(const qkv::GenerateResult& result, std::int64_t ctx_len) {
@@ -80,7 +82,7 @@ std::string note(const qkv::GenerateResult& result, std::int64_t ctx_len) {
     text = fmt::format("shifted: the context of {} tokens was full {} times\n", ctx_len, result.shifts);
   switch (result.reason) {
     case qkv::StopReason::context_full:
-      return text + fmt::format("stopped: the context of {} tokens is full (--shift goes on)\n", ctx_len);
+      return text + fmt::format("stopped: the context of {} tokens is full (--shift to continue)\n", ctx_len);
     case qkv::StopReason::end_token:
       return text + "stopped: the model ended the text\n";
     case qkv::StopReason::stop_string:

@@ -128,7 +128,7 @@ std::string ranges_text(const std::vector<std::size_t>& numbers) {
   return text;
 }
 
-// What tells layers apart, a line for those that are equal.
+// The differences between layers, one line per group of equal layers.
 std::string layers_text(const Json& config) {
   std::vector<std::string> keys;
   for (const Json& layer : config["layers"])
@@ -198,7 +198,7 @@ std::string text_of(const Json& facts) {
                       size_text(memory["weights"]), size_text(memory["gradients"]), size_text(memory["optimizer"]));
   text += fmt::format("  {:>15}  KV cache of {} tokens\n", size_text(memory["kv_cache"]),
                       facts["config"]["ctx_len"].dump());
-  text += fmt::format("operations a token, context {}\n  {:>11.1f} MFLOP  forward\n  {:>11.1f} MFLOP  training\n",
+  text += fmt::format("FLOPs per token, context {}\n  {:>11.1f} MFLOP  forward\n  {:>11.1f} MFLOP  training\n",
                       facts["config"]["ctx_len"].dump(), facts["forward_flops_per_token"].get<double>() * 1e-6,
                       facts["training_flops_per_token"].get<double>() * 1e-6);
   return text;

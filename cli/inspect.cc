@@ -76,7 +76,7 @@ std::vector<std::int32_t> that_fit(std::vector<std::int32_t> tokens, const qkv::
   return tokens;
 }
 
-// Random tokens are drawn from the text's own where it has enough different ones: those the model is at home in.
+// Random tokens are sampled from those of the text if it has enough distinct ones: the model knows them.
 qkv::HeadScoreOptions score_options(const qkv::LoadedModel& loaded, std::vector<std::int32_t> text) {
   constexpr std::size_t kEnough = 16;
   qkv::HeadScoreOptions options;
@@ -134,8 +134,8 @@ std::string head_counts(const qkv::ModelConfig& c) {
 }
 
 std::string terminal_text(const Options& o, const qkv::Trace& trace, const qkv::Tokenizer& tokenizer) {
-  std::string text = fmt::format("{} tokens, {} layers of {} heads\n{}\n", trace.ctx(), trace.config.n_layer,
-                                 head_counts(trace.config), kWhatWeightsAreNot);
+  std::string text = fmt::format("{}, {} of {} heads\n{}\n", counted(trace.ctx(), "token"),
+                                 counted(trace.config.n_layer, "layer"), head_counts(trace.config), kWhatWeightsAreNot);
   if (!o.details())
     return text + heads_text(trace) + "\n" + lens_text(trace, tokenizer) +
            "\n--layer L --head H shows who reads whom, --all shows it for every head\n";

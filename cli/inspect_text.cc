@@ -42,7 +42,7 @@ const char* const kWhatWeightsAreNot =
 std::string head_name(const HeadId& id) { return fmt::format("{}.{}", id.layer, id.head); }
 
 std::string heads_text(const Trace& trace) {
-  std::string text = "head    entropy    first  previous      own   of each query's weight, mean\n";
+  std::string text = "head    entropy    first  previous      own   mean attention weight\n";
   for (const HeadId& id : all_heads(trace.config)) {
     const PatternFacts f = mean_pattern_facts(pattern_of(trace, id), trace.ctx());
     text += fmt::format("{:<7} {:>7.3f}  {:>7}  {:>8}  {:>7}\n", head_name(id), f.entropy, share(f.first),

@@ -136,6 +136,10 @@ int run(int argc, char** argv) {
 
 Subcommand::Subcommand(int order, void (*add)(CLI::App& app)) { entries().push_back({order, add}); }
 
+std::string counted(std::int64_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
 void print(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());

@@ -3,7 +3,9 @@
 // include this instead of cli.h, which takes long to compile.
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 
 namespace qkv::cli {
@@ -26,6 +28,8 @@ class ReaderGone : public OutputError {
   using OutputError::OutputError;
 };
 
+// "1 file", "2 files".
+std::string counted(std::int64_t count, std::string_view noun);
 // Writes all of the text to standard output, unbuffered; throws OutputError, or ReaderGone.
 void print(std::string_view text);
 // Writes to standard error; failures are ignored.

@@ -13,10 +13,10 @@ struct OutputPath {
 };
 
 // Throws UsageError, before anything is written, where an output is one of the inputs (by any of its names) or where
-// two outputs are one file. An input that is a directory stands for itself alone, "-" and "" for nothing.
+// two outputs are one file. An input directory counts as itself only; "-" and "" are ignored.
 void check_outputs(const std::vector<std::string>& inputs, const std::vector<OutputPath>& outputs);
 
-// Of texts, where a directory stands for the files below it: the one that `path` is, or "".
+// For texts, where a directory means the files below it: the one that `path` is, or "".
 std::string text_at(const std::vector<std::string>& texts, const std::string& path);
 
 }  // namespace qkv::cli

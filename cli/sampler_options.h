@@ -32,7 +32,7 @@ void add_shift_options(CLI::App& command, WritingOptions& options, const std::st
 
 // What was asked for, checked: throws UsageError.
 qkv::GenerateOptions checked_options(const WritingOptions& options);
-// Throws UsageError where a --logit-bias names a token that the model has not.
+// Throws UsageError where a --logit-bias names a token the model does not have.
 void require_known_tokens(const qkv::GenerateOptions& options, const qkv::LoadedModel& loaded);
 // Steps until no request is left; Ctrl-C cancels those that are.
 void run_engine(qkv::Engine& engine, const std::function<bool()>& submit_more = {});

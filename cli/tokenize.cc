@@ -43,8 +43,9 @@ void run(const Options& options) {
   const std::int64_t training = tokens.training().size(), validation = tokens.validation().size();
   const std::int64_t bytes = tokens.training().bytes() + tokens.validation().bytes();
   print(
-      fmt::format("{}: {} tokens of {} files, {} documents, {} bytes of text ({:.2f} bytes a token)\n", options.out,
-                  training + validation, corpus.file_count(), tokens.document_count(), bytes,
+      fmt::format("{}: {} of {}, {}, {} bytes of text ({:.2f} bytes per token)\n", options.out,
+                  counted(training + validation, "token"), counted(corpus.file_count(), "file"),
+                  counted(tokens.document_count(), "document"), bytes,
                   static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(1, training + validation))));
   print(fmt::format("{} to train on, {} for validation; vocabulary {}, {} bytes each; {:.1f} s, {:.1f} MB/s\n",
                     training, validation, tokens.vocab_size(), tokens.vocab_size() <= 65536 ? 2 : 4, seconds,

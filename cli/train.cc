@@ -38,7 +38,7 @@ class FreshDirectory {
   explicit FreshDirectory(const std::string& path) : path_(path), made_(!fs::exists(path)) {
     std::error_code error;
     fs::create_directories(path, error);
-    if (error) throw FileError(path, "cannot be made: " + error.message());
+    if (error) throw FileError(path, "cannot be created: " + error.message());
   }
   FreshDirectory(const FreshDirectory&) = delete;
   FreshDirectory& operator=(const FreshDirectory&) = delete;
@@ -68,10 +68,10 @@ qkv::DType compute_dtype_of(const TrainSettings& settings, std::string_view devi
   return qkv::DType::f32;
 }
 
-// Wider models want smaller steps, and what has learnt already smaller ones still.
-double usual_learning_rate(const qkv::ModelConfig& model, bool learnt) {
+// Wider models need smaller learning rates, and pretrained ones smaller still.
+double usual_learning_rate(const qkv::ModelConfig& model, bool pretrained) {
   constexpr double kTimesWidth = 0.384, kMax = 4e-3;  // 2e-3 at d_model 192, 5e-4 at 768
-  return std::min(kTimesWidth / static_cast<double>(model.d_model), kMax) / (learnt ? 5 : 1);
+  return std::min(kTimesWidth / static_cast<double>(model.d_model), kMax) / (pretrained ? 5 : 1);
 }
 
 // A random model whose head reads the stream without a norm overshoots when large steps come early: the layers learn
@@ -102,9 +102,9 @@ qkv::Trainer start(const TrainSettings& settings) {
   if (settings.data.empty()) throw UsageError("--data is needed: the text to learn from");
   switch (qkv::inspect_run_directory(settings.out)) {
     case qkv::RunDirectory::resumable:
-      throw FileError(settings.out, "holds a run already; add --resume to go on with it, or choose another directory");
+      throw FileError(settings.out, "already contains a run; add --resume to continue it, or choose another directory");
     case qkv::RunDirectory::occupied:
-      throw FileError(settings.out, "exists and is no run that was just begun; choose a new directory");
+      throw FileError(settings.out, "exists and is not a qkv run; choose a new directory");
     case qkv::RunDirectory::absent:
     case qkv::RunDirectory::unfinished_start:
       break;
@@ -166,12 +166,12 @@ void check_same_model(const TrainSettings& settings, const qkv::Trainer& trainer
 }
 
 qkv::Trainer resume(const TrainSettings& settings) {
-  if (!settings.init.empty()) throw UsageError("--resume goes on with the run's own model; leave out --init");
-  qkv::load_train_config(settings.out);  // says what is missing before the text is read
+  if (!settings.init.empty()) throw UsageError("--resume continues with the run's own model; leave out --init");
+  qkv::load_train_config(settings.out);  // throws before the text is read if something is missing
   std::vector<std::string> refused;
   qkv::Trainer trainer = qkv::Trainer::resume(settings.out, data_to_resume(settings), &refused);
   for (const std::string& what : refused)
-    warn(fmt::format("this checkpoint is refused: {}; going on from the one of step {}", what, trainer.steps_done()));
+    warn(fmt::format("this checkpoint is damaged: {}; resuming from step {}", what, trainer.steps_done()));
   check_same_model(settings, trainer, trainer.model().config());
   const std::string device(trainer.model().device());
   if (!settings.device.empty() && settings.device != device)
@@ -198,20 +198,20 @@ std::int64_t window_of(qkv::Trainer& trainer) {
 void describe(qkv::Trainer& trainer) {
   const qkv::ModelConfig& c = trainer.model().config();
   const qkv::TokenDataset& data = trainer.data();
-  print(fmt::format("model: {} parameters; {} layers, {} heads, d_model {}, context {}, vocabulary {}\n",
-                    qkv::parameter_count(c), c.n_layer, c.n_head, c.d_model, c.ctx_len, c.vocab_size));
-  print(fmt::format("data: {} tokens to train on ({:.2f} bytes a token), {} for validation; {} steps of {} tokens\n",
+  print(fmt::format("model: {} parameters; {}, {}, d_model {}, context {}, vocabulary {}\n", qkv::parameter_count(c),
+                    counted(c.n_layer, "layer"), counted(c.n_head, "head"), c.d_model, c.ctx_len, c.vocab_size));
+  print(fmt::format("data: {} training tokens ({:.2f} bytes per token), {} for validation; {} steps of {} tokens\n",
                     data.training().size(),
                     static_cast<double>(data.training().bytes()) / static_cast<double>(data.training().size()),
                     data.validation().size(), trainer.config().steps,
                     trainer.config().batch_size * trainer.config().grad_accum * window_of(trainer)));
   print(exports_text(c, trainer.tokenizer()) + "\n");
-  if (trainer.adapters()) print("adapters: " + describe_lora(*trainer.adapters()) + "; the rest stays as it is\n");
+  if (trainer.adapters()) print("adapters: " + describe_lora(*trainer.adapters()) + "; all other weights are frozen\n");
   if (trainer.model().device() == "cpu") print(memory_text(c, trainer.config(), trainer.adapters()) + "\n");
   if (!trainer.has_validation()) print("note: no validation text, so there will be no evaluations\n");
 }
 
-// Writes what a run tells.
+// Prints the progress of a run.
 class Reporter {
  public:
   Reporter(qkv::Trainer& trainer, const TrainSettings& settings, double flops_per_token, double peak)
@@ -242,7 +242,7 @@ class Reporter {
   }
   double seconds() const { return progress_.seconds(); }
   TrainProfile& profile() { return profile_; }
-  void keep(TrainPage& page) { page_ = &page; }  // to be written while the run goes on
+  void keep(TrainPage& page) { page_ = &page; }  // updated during the run
 
  private:
   void step(const qkv::StepReport& report) {
@@ -300,7 +300,7 @@ class Reporter {
 
   void evaluation(const qkv::EvalReport& report) {
     line(fmt::format("step {}  validation loss {:.4f}  {:.4f} bits per byte{}", report.step, report.loss,
-                     report.bits_per_byte, report.best ? "  (best so far, kept in best/)" : ""));
+                     report.bits_per_byte, report.best ? "  (best so far, saved in best/)" : ""));
     announce();
   }
 
@@ -338,7 +338,7 @@ class Reporter {
     }
     line(shown);
     if (const double share = qkv::repetition(text); share >= qkv::kRepetitionThreshold) {
-      line(fmt::format("warning: the sample after step {} runs in circles: {:.0f} % of it stood there before", step,
+      line(fmt::format("warning: the sample after step {} is repetitive: {:.0f} % of it repeats earlier text", step,
                        100 * share));
     }
     return text;
@@ -352,7 +352,7 @@ class Reporter {
   TrainProfile profile_;
   double step_seconds_ = 0;              // of the newest step
   double seconds_ = 0;                   // since the last line
-  std::int64_t tokens_ = 0, count_ = 0;  // likewise
+  std::int64_t tokens_ = 0, count_ = 0;  // the same for the whole run
 };
 
 // What the page says beside the configuration.
@@ -379,8 +379,9 @@ bool run_with_page(qkv::Trainer& trainer, const qkv::RunOptions& options, Report
   reporter.keep(page);
   try {
     const bool complete = qkv::run_training(trainer, options, reporter.observer());
-    page.end(complete ? qkv::RunPhase::finished : qkv::RunPhase::stopped,
-             complete ? "" : fmt::format("Stopped after step {}; qkv train --resume goes on.", trainer.steps_done()));
+    page.end(
+        complete ? qkv::RunPhase::finished : qkv::RunPhase::stopped,
+        complete ? "" : fmt::format("Stopped after step {}; continue with qkv train --resume.", trainer.steps_done()));
     return complete;
   } catch (const std::exception& error) {
     page.end(qkv::RunPhase::failed, error.what());
@@ -394,9 +395,9 @@ void report_speed(Reporter& reporter, const TrainSettings& settings, double flop
   const TrainProfile& profile = reporter.profile();
   if (profile.steps == 0) return;
   const double rate = static_cast<double>(profile.tokens) / reporter.seconds(), peak = std::max(before, after);
-  std::string text = fmt::format("speed: {:.1f} tokens/s in all", rate);
+  std::string text = fmt::format("speed: {:.1f} tokens/s overall", rate);
   if (peak > 0) text += fmt::format(", {:.1f} % of the peak of {:.0f} GF/s", 100 * rate * flops / (peak * 1e9), peak);
-  reporter.line(text + fmt::format("; {:.2f} GB of memory at most", static_cast<double>(peak_memory()) / 1e9));
+  reporter.line(text + fmt::format("; peak memory {:.2f} GB", static_cast<double>(peak_memory()) / 1e9));
   if (settings.profile) print(profile_table(profile));
 }
 
@@ -412,9 +413,9 @@ void run(const TrainSettings& settings) {
   const auto peak_now = [&] { return on_cpu ? qkv::measure_peak(trainer.config().compute_dtype) : qkv::Peak{}; };
   const qkv::Peak peak = peak_now();
   print(on_cpu
-            ? fmt::format("products of {}: peak {:.0f} GF/s ({}), {:.1f} MFLOP a token\n",
+            ? fmt::format("compute: {}, peak {:.0f} GF/s ({}), {:.1f} MFLOP per token\n",
                           qkv::dtype_name(trainer.config().compute_dtype), peak.gflops, peak.instructions, flops / 1e6)
-            : fmt::format("device {}: {}, {:.1f} MFLOP a token\n", trainer.model().device(),
+            : fmt::format("device {}: {}, {:.1f} MFLOP per token\n", trainer.model().device(),
                           qkv::dtype_name(trainer.model().dtype()), flops / 1e6));
   qkv::install_interrupt_latch();
   Reporter reporter(trainer, settings, flops, peak.gflops * 1e9);
@@ -438,7 +439,7 @@ void run(const TrainSettings& settings) {
                         trainer.best_step(), settings.out);
   }
   reporter.line(text);
-  reporter.line(fmt::format("the page of the run is {}/report.html", settings.out));
+  reporter.line(fmt::format("report: {}/report.html", settings.out));
   if (trainer.adapters())
     reporter.line(
         fmt::format("the adapters are in {0}, their model in {0}/base (try: qkv generate -m {0}/base --lora {0} "

@@ -43,7 +43,7 @@ void point_to(const std::string& file, const std::string& link) {
   if (fs::equivalent(file, link, error)) return;
   fs::remove(link, error);
   fs::create_symlink(fs::absolute(file), link, error);
-  if (error) throw FileError(link, "cannot be made: " + error.message());
+  if (error) throw FileError(link, "cannot be created: " + error.message());
 }
 
 void refuse_text_options(const TrainSettings& settings, const std::string& file, bool tokenizer_too) {
@@ -57,10 +57,10 @@ void refuse_text_options(const TrainSettings& settings, const std::string& file,
 void refuse_other_tokenizer(const TrainSettings& settings, const std::string& file,
                             const std::optional<Tokenizer>& tokenizer, const Tokenizer& own) {
   if (tokenizer && tokenizer->json() == own.json()) return;
-  const std::string found = tokenizer
-                                ? fmt::format("was made with another tokenizer ({} tokens) than that of {} ({})",
-                                              tokenizer->size(), settings.init, own.size())
-                                : fmt::format("does not hold its tokenizer, which must be that of {}", settings.init);
+  const std::string found =
+      tokenizer ? fmt::format("was made with another tokenizer ({} tokens) than that of {} ({})", tokenizer->size(),
+                              settings.init, own.size())
+                : fmt::format("does not contain its tokenizer, which must be that of {}", settings.init);
   throw FileError(file, found + fmt::format("; make it with qkv tokenize --tokenizer {}", settings.init));
 }
 
@@ -72,7 +72,7 @@ TrainData of_token_file(const TrainSettings& settings, const std::string& file, 
   if (own) refuse_other_tokenizer(settings, file, tokenizer, *own);
   if (!tokenizer) {
     if (settings.tokenizer.empty())
-      throw FileError(file, "holds no tokenizer; give its tokenizer.json with --tokenizer");
+      throw FileError(file, "contains no tokenizer; give its tokenizer.json with --tokenizer");
     tokenizer = load_tokenizer(settings.tokenizer);
   }
   check(tokenizer->size());
@@ -112,8 +112,8 @@ TokenDataset data_to_resume(const TrainSettings& settings) {
     return TokenDataset::open(path);
   }
   const auto changed = [&](const char* what) {
-    return FileError(settings.data.front(), fmt::format("is not the {} that the run in {} began with; leave out --data "
-                                                        "to go on with that",
+    return FileError(settings.data.front(), fmt::format("is not the {} that the run in {} began with; omit --data "
+                                                        "to use the original",
                                                         what, settings.out));
   };
   if (const auto file = token_file(settings.data)) {

@@ -18,14 +18,14 @@ struct TrainData {
   Tokenizer tokenizer;
 };
 
-// The tokenizer and the tokens of a new run. Calls check(size of the vocabulary; of a BPE still to be learnt the
+// The tokenizer and the tokens of a new run. Calls check(size of the vocabulary; of a BPE not trained yet the
 // largest it can have) before the long work, and make_directory() before anything is written. ctx_len: of the model, so
 // that a text that is too short is refused early. own: the tokenizer that the model comes with, which a token file must
 // have been made with; null: as the settings say.
 TrainData train_data(const TrainSettings& settings, std::int64_t ctx_len, const Tokenizer* own,
                      const std::function<void(std::int64_t)>& check, const std::function<void()>& make_directory);
 
-// Those of a run that goes on. The text of a run cannot change under it.
+// The same for a resumed run, whose text must not have changed.
 TokenDataset data_to_resume(const TrainSettings& settings);
 
 }  // namespace qkv::cli

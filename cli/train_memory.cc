@@ -45,8 +45,8 @@ std::int64_t adapted_elements(const ModelConfig& model, const LoraAdapters& adap
 std::string memory_text(const ModelConfig& model, const TrainConfig& config, const LoraAdapters* adapters) {
   const TrainingMemory m = training_memory(model, shape_of(model, config, adapters));
   return fmt::format(
-      "memory: {} for a step: weights and optimizer {}, gradients {}, copies for products {}, activations {}, copy to "
-      "save from {}",
+      "memory: {} per step: weights and optimizer {}, gradients {}, matmul copies {}, activations {}, checkpoint "
+      "buffer {}",
       gigabytes(m.total()), gigabytes(m.weights + m.moments), gigabytes(m.gradients), gigabytes(m.operands),
       gigabytes(m.activations + m.work), gigabytes(m.copy));
 }
@@ -59,7 +59,7 @@ void check_memory(const ModelConfig& model, const TrainConfig& config, const Lor
   if (available == 0 || needed.total() <= available) return;
   const std::int64_t model_only = needed.weights + needed.moments + needed.gradients + needed.operands;
   std::string text = fmt::format(
-      "not enough memory: a step needs {} ({} of it for the model, {} for {} x {} tokens), and {} can be had; ",
+      "not enough memory: a step needs {} ({} of it for the model, {} for {} x {} tokens), and {} are available; ",
       gigabytes(needed.total()), gigabytes(model_only), gigabytes(needed.activations + needed.work), asked.batch_size,
       asked.ctx_len, gigabytes(available));
   const auto fitting = training_shape_within(model, asked, available);
@@ -68,7 +68,7 @@ void check_memory(const ModelConfig& model, const TrainConfig& config, const Lor
                         gigabytes(training_memory(model, *fitting).total()));
   else
     text += "no batch fits: take a smaller model or fewer sequences";
-  throw std::runtime_error(text + " (--no-memory-check tries all the same)");
+  throw std::runtime_error(text + " (--no-memory-check to try anyway)");
 }
 
 }  // namespace qkv::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model of a new run: drawn from a seed, or taken from a file (--init).
+// The model of a new run: random, or from a file (--init).
 #pragma once
 
 #include <optional>

@@ -41,7 +41,7 @@ void TrainProfile::add(const StepReport& report) {
 }
 
 std::string profile_table(const TrainProfile& profile) {
-  std::string text = fmt::format("{:<14} {:>10}  {:>6}\n", "", "ms a step", "share");
+  std::string text = fmt::format("{:<14} {:>10}  {:>6}\n", "", "ms per step", "share");
   for (const auto& [name, seconds] : parts_of(profile))
     text += fmt::format("{:<14} {:>10.2f}  {:>5.1f} %\n", name, milliseconds_a_step(profile, seconds),
                         profile.seconds > 0 ? 100 * seconds / profile.seconds : 0.0);

@@ -36,7 +36,7 @@ endif()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" RENAME copyright COMPONENT runtime)
 install(FILES "${PROJECT_SOURCE_DIR}/README.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT runtime)
 
-# One package with all of it; what it depends on is read from the programs.
+# One package with everything; its dependencies are read from the binaries.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME qkv)
 set(CPACK_PACKAGE_VENDOR "The qkv authors")
@@ -44,8 +44,7 @@ set(CPACK_PACKAGE_CONTACT "The qkv authors <qkv@qkv.invalid>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "attention and small language models, as a program and a library")
 set(CPACK_PACKAGE_DESCRIPTION
   "The exact query-key-value mechanism, forward and backward, and the
-decoder-only language models that are built on it: grown, run and looked
-into. A program (qkv), a C++ library and its C interface.")
+decoder-only language models built on it: training, inference, inspection. A program (qkv), a C++ library and its C interface.")
 set(CPACK_STRIP_FILES ON)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_COMPONENTS_ALL runtime development)

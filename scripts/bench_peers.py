@@ -206,7 +206,7 @@ def compare_training(arguments, dtype, environment):
 
 
 def compare_generation(arguments):
-    """Prompts and tokens a second: ours and llama.cpp's, in turn, for an empty and a filled context."""
+    """Prefill and decode tokens per second: ours and llama.cpp's, in turn, for an empty and a filled context."""
     threads, reps = str(arguments.threads), str(arguments.reps)
     cases = [("512", "128", "0")] + ([("0", "32", str(arguments.depth))] if arguments.depth else [])
     for prompt, generate, depth in cases:
@@ -242,7 +242,7 @@ def parse_arguments():
     parser.add_argument("--shapes", default=SHAPES, help=f"BxHxTxD[:kv=N][:full], commas between ({SHAPES})")
     parser.add_argument("--passes", default="forward,backward", help="forward,backward")
     parser.add_argument("--dtype", default="f32,bf16", help="f32,bf16")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of both (one a core)")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of both (one per core)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each side (5)")
     parser.add_argument("--reps", type=int, default=7, help="runs a turn, the median counts (7)")
     parser.add_argument("--what", default="attention", choices=["attention", "train", "generate"],
@@ -284,7 +284,7 @@ def main():
     probe = subprocess.run([arguments.python, "-c", "import torch"], capture_output=True, text=True, env=environment)
     if probe.returncode != 0:
         sys.exit(f"bench_peers: {arguments.python} cannot import torch: {probe.stderr.strip().splitlines()[-1]}\n"
-                 "(--help tells how to have it)")
+                 "(see --help)")
     if arguments.what == "train":
         for dtype in arguments.dtype.split(","):
             compare_training(arguments, dtype, environment)

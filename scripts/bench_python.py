@@ -121,7 +121,7 @@ def bench_attention(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["call", "gpt2", "attention"])
-    parser.add_argument("--threads", type=int, help="one for call, else one a core")
+    parser.add_argument("--threads", type=int, help="one for call, else one per core")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--tokens", type=int, default=1024)

@@ -4,7 +4,7 @@
 
     check_character_gguf.py QKV TEXT [--strings 3000]
 
-A model of sentencepiece's, learnt from the first megabyte of TEXT, becomes a tokenizer.json as transformers makes it (each
+A sentencepiece model, trained on the first megabyte of TEXT, becomes a tokenizer.json as transformers makes it (each
 piece of any two, the best first) of a small random LLaMA, which `qkv convert` writes as GGUF. Lines of TEXT and drawn
 strings must have the same ids by `tokenizers` there and by llama.cpp here. Needs sentencepiece, torch, transformers and
 xllamacpp.
@@ -27,7 +27,7 @@ MARK = "\u2581"
 PARTS = [" ", "  ", "a", "the ", "LORD", "\u00e9", "\u4e2d", "\U0001f600", "\n", "\t", "1", "'s", "Ab", ",", "e\u0301", "and", "s"]
 
 
-def learnt(text, folder):
+def trained(text, folder):
     """The pieces of a model of 1500, by id, and how many of them are no words: <unk>, <s>, </s> and the bytes."""
     sentencepiece.SentencePieceTrainer.train(input=text, model_prefix=f"{folder}/m", vocab_size=1500, model_type="bpe",
                                              byte_fallback=True, num_threads=1, minloglevel=2)
@@ -73,7 +73,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         part = pathlib.Path(folder, "text.txt")
         part.write_text(text, encoding="utf-8")
-        tokenizer = tokenizer_of(*learnt(str(part), folder))
+        tokenizer = tokenizer_of(*trained(str(part), folder))
         LlamaForCausalLM(LlamaConfig(vocab_size=tokenizer.get_vocab_size(), hidden_size=64, intermediate_size=64,
                                      num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=64)
                          ).save_pretrained(f"{folder}/hf")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks from the #include lines (and the MODULES of CMakeLists.txt) that the house is built as docs/architecture.md
-draws it: includes point left only. Prints one line a fault and exits 1 if there is one.
+"""Checks from the #include lines (and the MODULES of CMakeLists.txt) that modules are layered as in
+docs/architecture.md: includes point left only. Prints one line a fault and exits 1 if there is one.
 
     check_includes.py [ROOT]        checks a tree (default: the one this script lies in)
     check_includes.py --self-test   shows that forbidden includes are caught

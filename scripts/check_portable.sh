@@ -4,7 +4,7 @@
 #   1. no object but those of one instruction set holds an AVX instruction, and those have no functions that the linker
 #      could put in another's place;
 #   2. build/release/qkv starts and computes on emulated x86-64 processors without AVX, with the portable kernels;
-#   3. the rooms up to attention compile for arm64, and their kernel tests pass there under emulation.
+#   3. the modules up to attention compile for arm64, and their kernel tests pass there under emulation.
 #
 #   scripts/check_portable.sh [BUILD]     BUILD is build/release; it is brought up to date first
 #

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzes the readers of files under AddressSanitizer and UBSan, then tells which of their lines what was found covers
+# Fuzzes the readers of files under AddressSanitizer and UBSan, then prints which of their lines the corpus covers
 # (clang's source-based coverage). Needs what `scripts/install_deps.sh --all` installs, and llvm-14 for the report.
 #
 #   scripts/fuzz_readers.sh [RUNS] [READER...]     RUNS a reader, 1000000 unless given; all readers unless named

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/formats/golden/bpe_*: what Hugging Face's `tokenizers` makes of a BPE that qkv learnt.
+"""Writes tests/formats/golden/bpe_*: what Hugging Face's `tokenizers` makes of a BPE that qkv trained.
 
-    make_bpe_golden.py QKV        writes bpe_tokenizer.json (learnt by QKV from bpe_text.txt, which is written by hand)
+    make_bpe_golden.py QKV        writes bpe_tokenizer.json (trained by QKV from bpe_text.txt, which is written by hand)
                                   and bpe_ids.json (the ids that `tokenizers` gives bpe_text.txt and some awkward texts)
     make_bpe_golden.py QKV TEXT SIZE
-                                  compares the two on a text of any size instead, with a BPE of SIZE tokens learnt
+                                  compares the two on a text of any size instead, with a BPE of SIZE tokens trained
                                   from it: prints how many ids agree, exits 1 if one does not
 
 Needs the PyPI package tokenizers (0.23.3 was used); the tests do not.

@@ -5,7 +5,7 @@ object. scripts/bench_peers.py --what generate runs it in turn with qkv bench ge
 
     peers_generate.py --model FILE.gguf --prompt 512 --generate 128 --depth 0 --cache-type f16 --threads 2 --reps 3
 
-Prompts are token ids drawn at random, and nothing is kept from one run to the next. llama.cpp tells its own times
+Prompts are random token ids; nothing is cached between runs. llama.cpp reports its own times
 (`timings`): those of sampling and of its server are not in them. --depth N reads N tokens before it writes.
 """
 import argparse

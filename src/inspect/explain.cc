@@ -55,9 +55,9 @@ std::vector<ExplainedStep> plain_steps(const AttentionSizes& s, bool output_bias
   add("values", "what does it hand over when it is read?", s.bias ? "V = X · W_V + b_V" : "V = X · W_V",
       {x, {s.d_model, s.n_kv_head * s.d_v}}, v_side, work.values);
   add("split q", "each head gets its slice; nothing is computed or copied", "Q as heads", {q_side}, q, {});
-  add("split k", shared ? "fewer heads than the queries: several of those share one" : "likewise", "K as heads",
+  add("split k", shared ? "fewer heads than the queries: several of those share one" : "reshaped into heads", "K as heads",
       {k_side}, k, {});
-  add("split v", "likewise", "V as heads", {v_side}, v, {});
+  add("split v", "reshaped into heads", "V as heads", {v_side}, v, {});
   add("scores", "how well does query i fit key j? one number for every pair", "S = Q · Kᵀ", {q, k_across}, scores,
       work.scores);
   add("scale", "scores of unit variance, whatever d_k is", "S / √d_k", {scores}, scores, work.scale);

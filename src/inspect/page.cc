@@ -90,8 +90,7 @@ std::string inspect_page(const Trace& trace, const Tokenizer& tokenizer, const I
   page.d_k = layer.head_dim;
   page.d_v = layer.v_head_dim;
   page.rotary = layer.positions == Positions::rotary;
-  page.facts = {{"in the stream", std::to_string(config.d_model)},
-                {"words in the vocabulary", std::to_string(config.vocab_size)}};
+  page.facts = {{"in the stream", std::to_string(config.d_model)}, {"vocabulary", std::to_string(config.vocab_size)}};
   page.ids = trace.tokens;
   for (const std::int32_t id : trace.tokens) page.tokens.push_back(text_of(tokenizer, id));
   for (const TraceLayer& one : trace.layers) page.layers.push_back(layer_of(one, layer, trace.ctx()));

@@ -39,7 +39,7 @@ class WeightBytes : public TraceSink {
 };
 
 // About how many tokens a page has room for, if the weights of `read` tokens take `bytes`: they grow as the square, and
-// in proportion grow the log-sums (4 bytes a head and token) and the lens (105 characters a stage and token).
+// in proportion grow the log-sums (4 bytes per head and token) and the lens (105 characters per stage and token).
 std::int64_t tokens_that_fit(const ModelConfig& c, std::int64_t read, double bytes, double most) {
   const double square = bytes / static_cast<double>(read * read) * (1 + 1 / static_cast<double>(c.layer(0).n_head));
   const double each =

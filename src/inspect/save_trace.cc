@@ -32,7 +32,7 @@ void save(const std::string& directory, const std::string& name, const Tensor& t
 TraceSaver::TraceSaver(std::string directory) : directory_(std::move(directory)) {
   std::error_code error;
   std::filesystem::create_directories(directory_, error);
-  if (error) throw FileError(directory_, "cannot be made: " + error.message());
+  if (error) throw FileError(directory_, "cannot be created: " + error.message());
 }
 
 bool TraceSaver::wants(TraceSite site, std::int64_t) const {

@@ -79,7 +79,7 @@ std::string inspect_html(const InspectPage& p, std::size_t most) {
     pack_vectors(blobs, p, precision.vector_bits);
     if (fixed + blobs.size() <= most) return whole_page(p, scores, precision, blobs);
   }
-  for (const bool all : {true, false}) {  // whether the vectors of every head must find room
+  for (const bool all : {true, false}) {  // whether the vectors of every head must fit
     for (const std::int32_t peak : {255, 127, kLeastPeak}) {
       const InspectPrecision precision{peak, 2, 0, 0};
       InspectBlobs blobs = inspect_blobs(p, precision, most - fixed);

@@ -53,7 +53,7 @@ struct InspectPage {
 // The file's text. Its numbers have the best precision of inspect_ladder() that keeps it within `most` bytes; the page
 // says which, and beside each number how far off it may be. Where even the last step is too large, the vectors q, k, v
 // and z of the most interesting heads (`first`, then the highest head scores) are held in more bits than the others,
-// and last of all those of the least interesting heads are left out, which the page tells. Throws std::invalid_argument
+// and last of all those of the least interesting heads are left out, which the page says. Throws std::invalid_argument
 // on NaN or infinity, and where the weights alone need more than `most`.
 std::string inspect_html(const InspectPage& page, std::size_t most = 5'000'000);
 

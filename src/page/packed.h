@@ -14,7 +14,7 @@ enum class Deflate : std::uint8_t { repeats, values };
 
 std::vector<std::uint8_t> deflated(std::span<const std::uint8_t> bytes, Deflate how);  // throws std::bad_alloc
 
-// Digits are '(' to '|' without '<' ('}' stands for it): the text may stand inside <script>. Four bytes, the lowest
+// Digits are '(' to '|' without '<' ('}' replaces it): the text is safe inside <script>. Four bytes, the lowest
 // first, are a number of five digits, the highest first; the last 1 to 3 bytes are 2 to 4 digits.
 std::string base85(std::span<const std::uint8_t> bytes);
 

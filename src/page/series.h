@@ -37,7 +37,7 @@ class Series {
   std::vector<Bucket> buckets_;
 };
 
-// Things that happened at steps, in bounded memory likewise: those of one kind that lie close together become one.
+// Events at steps, also in bounded memory: those of one kind that lie close together become one.
 class Marks {
  public:
   struct Mark {

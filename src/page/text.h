@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text made safe for the place it stands in. Whatever the bytes: what is no UTF-8 becomes U+FFFD, what a page may not
+// Text escaped for where it is inserted. Any bytes: invalid UTF-8 becomes U+FFFD, what a page may not
 // hold (control characters other than tab and new line) too.
 #pragma once
 

@@ -9,7 +9,7 @@
 namespace qkv {
 
 // Tokens are bytes, so a character may be cut into several. `text` of all tokens in a row is the text: a character
-// belongs to the token with its first byte. `label` tells the parts apart: a character of three tokens is X¹, X² and
+// belongs to the token with its first byte. `label` distinguishes the parts: a character of three tokens is X¹, X² and
 // X³. Bytes that are no UTF-8 are ⟨FF⟩ in both.
 struct TokenLabel {
   std::string text;

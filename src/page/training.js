@@ -62,7 +62,7 @@
     ['norm', {logarithmic: true, fromZero: true, axis: qkvChart.short,
       lines: [line('gradient norm', 'norm', 'grad_norm', figures, byStep)]}],
     ['speed', {fromZero: true, axis: qkvChart.short,
-      lines: [line('tokens a second', 'speed', 'tokens_per_s', grouped, byStep)]}],
+      lines: [line('tokens per second', 'speed', 'tokens_per_s', grouped, byStep)]}],
   ].map(([name, options]) => {
     const chart = new Chart(find('#plot-' + name), {name, ...options});
     chart.readout = find('#read-' + name);

@@ -42,7 +42,7 @@ std::string series_text(const Series& series) {
 std::string_view mark_label(std::string_view kind) noexcept {
   if (kind == "skipped") return "step skipped: NaN or infinity";
   if (kind == "spike") return "loss spike";
-  if (kind == "repeats") return "sample runs in circles";
+  if (kind == "repeats") return "sample is repetitive";
   if (kind == "resumed") return "run resumed";
   return kind;
 }

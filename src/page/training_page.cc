@@ -68,7 +68,7 @@ std::string page_header(const TrainingPage& p) {
   text += fmt::format("<span>written <time id=\"age\" datetime=\"{0}\">{0}</time></span></div>\n", utc_time(p.written));
   text +=
       "<p class=\"note\" id=\"silent\" role=\"status\" hidden>Nothing new for a while: the run may have ended without "
-      "a word, or the machine sleeps. <code>qkv train --resume</code> goes on from the last checkpoint.</p>\n";
+      "a word, or the machine sleeps. <code>qkv train --resume</code> continues from the last checkpoint.</p>\n";
   if (!p.message.empty()) {
     text += fmt::format("<p class=\"note {}\" id=\"message\" dir=\"auto\">{}</p>\n", html_text(p.phase),
                         html_text(p.message));
@@ -89,12 +89,12 @@ std::string tiles(const TrainingPage& p) {
   // More than all of it means that the peak was measured while others computed: no figure to show.
   const std::string peak = p.peak_fraction <= 1 ? fmt::format("{:.1f} % of the machine's peak", 100 * p.peak_fraction)
                                                 : std::string("of the newest step");
-  return "<section class=\"tiles\" aria-label=\"Where the run stands\">\n" +
-         tile("now-loss", "Training loss", or_dash(p.loss, "{:.4f}"), "nats a token") +
+  return "<section class=\"tiles\" aria-label=\"Status of the run\">\n" +
+         tile("now-loss", "Training loss", or_dash(p.loss, "{:.4f}"), "nats per token") +
          tile("now-val", "Validation loss", or_dash(p.best_loss, "{:.4f}"), best) +
-         tile("now-speed", "Tokens a second",
+         tile("now-speed", "Tokens per second",
               std::isfinite(p.tokens_per_second) ? grouped(std::llround(p.tokens_per_second)) : "–", peak) +
-         tile("now-ms", "Time a step",
+         tile("now-ms", "Time per step",
               std::isfinite(p.ms) ? (p.ms < 10000 ? fmt::format("{:.1f} <small>ms</small>", p.ms)
                                                   : fmt::format("{:.1f} <small>s</small>", p.ms / 1000))
                                   : "–",
@@ -136,14 +136,14 @@ std::string charts() {
 std::string samples(const TrainingPage& p) {
   if (p.samples.empty()) return "";
   std::string text =
-      "<section aria-labelledby=\"samples\">\n<h2 id=\"samples\">What it writes</h2>\n"
+      "<section aria-labelledby=\"samples\">\n<h2 id=\"samples\">Samples</h2>\n"
       "<div class=\"samples\">\n";
   for (std::size_t i = p.samples.size(); i-- > 0;) {  // the newest first
     const PageSample& sample = p.samples[i];
     text += fmt::format(
         "<article class=\"card sample\" data-at=\"{}\"><header><span>after step {}</span>{}</header><p dir=\"auto\" "
         "tabindex=\"0\">{}</p></article>\n",
-        sample.step, grouped(sample.step), sample.repeats ? "<span class=\"flag\">runs in circles</span>" : "",
+        sample.step, grouped(sample.step), sample.repeats ? "<span class=\"flag\">repetitive</span>" : "",
         html_text(
             std::string_view(sample.text).substr(std::min(sample.text.find_first_not_of('\n'), sample.text.size()))));
   }
@@ -205,7 +205,7 @@ std::string evaluations(const TrainingPage& p) {
 std::string facts(const TrainingPage& p) {
   if (p.facts.empty()) return "";
   std::string text =
-      "<section aria-labelledby=\"facts\">\n<h2 id=\"facts\">How it is made</h2>\n<div class=\"groups\">\n";
+      "<section aria-labelledby=\"facts\">\n<h2 id=\"facts\">Configuration</h2>\n<div class=\"groups\">\n";
   for (const PageFacts& group : p.facts) {
     text += "<div class=\"card group\"><h3>" + html_text(group.title) + "</h3><dl>";
     for (const auto& [name, value] : group.rows) {
@@ -224,7 +224,7 @@ std::string training_page(const TrainingPage& p) {
           "<main>\n" + tiles(p) + charts() + samples(p) + events(p) + evaluations(p) + facts(p) + "</main>\n";
   text += fmt::format(
       "<footer class=\"small\">Written by qkv {} from this run's metrics.jsonl and run.json. A line that "
-      "stands for several steps shows their mean, and the shade around it their least and greatest."
+      "covers several steps shows their mean, and the shade around it their least and greatest."
       "</footer>\n</div>\n",
       QKV_VERSION);
   text += "<script type=\"application/json\" id=\"data\">" + training_data(p) + "</script>\n<script>";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page of a training run: one file that needs nothing else, readable while the run goes on (docs/training.md).
+// The page of a training run: one file that needs nothing else, readable during the run (docs/training.md).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct PageFacts {
 struct PageSample {
   std::int64_t step = 0;
   std::string text;
-  bool repeats = false;  // the text runs in circles
+  bool repeats = false;  // the text is repetitive
 };
 
 // Any text may be hostile; all of it is shown as text.

@@ -63,7 +63,7 @@ void publish_if_possible(const std::string& checkpoint, const std::string& direc
     throw FileError(path,
                     "there is no checkpoint: the directory has a model but no training state, so there is "
                     "nothing to resume");
-  throw FileError(path, "there is no checkpoint, so there is no run to resume");
+  throw FileError(path, "contains no checkpoint to resume from");
 }
 
 Trainer begun(LoadedModel model, std::optional<LoraAdapters> adapters, const TokenDataset& data,

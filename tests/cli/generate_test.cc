@@ -69,7 +69,7 @@ TEST_F(GenerateCommand, SaysWhenTheContextIsFull) {
 TEST_F(GenerateCommand, AnEmptyPromptBeginsANewText) {
   const Finished finished = generate({"-p", "", "-n", "5"});
   EXPECT_EQ(finished.status, 0);
-  EXPECT_THAT(finished.err, HasSubstr("prompt: 1 tokens"));
+  EXPECT_THAT(finished.err, HasSubstr("prompt: 1 token in "));
   EXPECT_EQ(generate({"-n", "5"}, "").out, finished.out);
 }
 

@@ -160,7 +160,7 @@ TEST_F(TrainInit, TakesATokenFileOfTheModelsTokenizerOnly) {
     const std::string out = path("run_" + tokens);
     EXPECT_EQ(train({"--init", path(name), "--data", path(tokens), "--out", out}).status, 0);
   }
-  ASSERT_EQ(tokenize("bpe:288", "same.tokens"), 0);  // learnt from a part of the text: other merges
+  ASSERT_EQ(tokenize("bpe:288", "same.tokens"), 0);  // trained on part of the text: other merges
   ASSERT_EQ(tokenize("bytes", "bytes.tokens"), 0);
   expect_refused(train({"--init", path("own"), "--data", path("bytes.tokens"), "--out", path("x")}), 1,
                  "bytes.tokens: was made with another tokenizer (257 tokens) than that of " + path("own") + " (288)");

@@ -18,7 +18,7 @@ struct Finished {
 // grow, and may send signals to the process.
 Finished run_qkv(const std::vector<std::string>& arguments, const std::string& input = "",
                  const std::function<void(const std::string& out, int pid)>& on_output = {});
-// Shell: goes on when whoever reads standard output has gone.
+// Shell: continues when the reader of standard output is gone.
 inline constexpr const char* kUntilReaderIsGone = "trap '' PIPE; while echo x; do :; done 2>/dev/null; ";
 // Runs a shell command in which $QKV is the program.
 Finished run_shell(const std::string& command);

@@ -267,7 +267,7 @@ class InspectPage(unittest.TestCase):
         best = int(np.argmax(self.script("return qkv.behaviours.random[0]")))
         self.assertEqual(self.script("return [qkv.state.layer, qkv.state.head]"), [best // HEADS, best % HEADS])
         self.assertEqual(self.text("#chosen-name"), f"Layer {best // HEADS} head {best % HEADS}")
-        self.assertIn("Chosen at first", self.text("#chosen-why"))
+        self.assertIn("Selected by default", self.text("#chosen-why"))
         self.assertIn("the token just before", self.text("#chosen-why"))
         self.picture("model")
         self.script("document.querySelector('#rank-induction .best').click()")
@@ -314,7 +314,7 @@ class InspectPage(unittest.TestCase):
         self.assertEqual(self.text("#found"), "1 found")
         matched = self.script("return [...document.querySelectorAll('#strip .match')].map((e) => Number(e.dataset.at))")
         at = len(TEXT[:TEXT.index("硯箱")].encode())
-        self.assertEqual(matched, list(range(at, at + 6)))  # a token a byte
+        self.assertEqual(matched, list(range(at, at + 6)))  # one token per byte
 
     # --- switches and exports ---
 

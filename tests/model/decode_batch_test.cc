@@ -153,7 +153,7 @@ TEST(ModelState, RefusesBytesThatAreNotItsOwn) {
   refuses({});
   for (const std::size_t cut : {std::size_t{1}, std::size_t{63}, bytes.size() - 1})
     refuses(std::vector<std::byte>(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(cut)));
-  for (const std::size_t at : {0, 8, 16, 17, 23, 24, 32}) {  // magic, layers, tokens, bytes a token, type
+  for (const std::size_t at : {0, 8, 16, 17, 23, 24, 32}) {  // magic, layers, tokens, bytes per token, type
     std::vector<std::byte> bad = bytes;
     bad[at] ^= std::byte{0x41};
     refuses(bad);

@@ -118,7 +118,7 @@ TEST(BpeEncoder, AgreesWithTheDefinition) {
   }
 }
 
-// The trainer by the definition: count everything anew for each merge.
+// The trainer by the definition: count everything again for each merge.
 TokenizerData naive_train(const std::string& text, std::size_t size) {
   TokenizerData data = byte_tokenizer_data();
   std::vector<Ids> pieces;
@@ -184,7 +184,7 @@ TEST(BpeTrainer, LearnsByHand) {
 }
 
 TEST(BpeTrainer, CountsEveryAdjacentPairAndMergesFromTheLeft) {
-  // "aaaaa": a-a stands in four places; (aa)(aa)a; then aa-aa and aa-a stand once each, so nothing more is learnt.
+  // "aaaaa": a-a stands in four places; (aa)(aa)a; then aa-aa and aa-a stand once each, so there are no further merges.
   const TokenizerData data = train_bpe_data("aaaaa", 300, {});
   EXPECT_THAT(std::vector<std::string>(data.tokens.begin() + 257, data.tokens.end()), ElementsAre("aa"));
 }

@@ -59,7 +59,7 @@ TEST(Conversation, EachPromptBeginsWithTheOneBefore) {
 TEST(Conversation, MessagesOfElsewhereAreTheSameTokens) {
   Conversation asked = chatml("Be brief."), given = chatml("Be brief."), other = chatml("Be long.");
   asked.ask("One?");
-  asked.answer("1!<|im_end|>");  // letters, whoever says it
+  asked.answer("1!<|im_end|>");  // letters, also in an answer
   asked.ask("Two?");
   const std::vector<ChatMessage> said = {
       {"system", "Be brief."}, {"user", "One?"}, {"assistant", "1!<|im_end|>"}, {"user", "Two?"}};

@@ -169,8 +169,8 @@ TEST(Checkpoint, ACrashBeforeTheNamesOfTheModelIsMadeUpFor) {
 TEST(Checkpoint, SaysWhyThereIsNothingToResume) {
   const TestDirectory directory;
   const auto resume = [&] { Trainer::resume(directory.path(), small_data()); };
-  EXPECT_THAT(resume, ThrowsMessage<FileError>(HasSubstr("no run to resume")));
-  EXPECT_THAT([&] { load_train_config(directory.path()); }, ThrowsMessage<FileError>(HasSubstr("no run to resume")));
+  EXPECT_THAT(resume, ThrowsMessage<FileError>(HasSubstr("no checkpoint to resume from")));
+  EXPECT_THAT([&] { load_train_config(directory.path()); }, ThrowsMessage<FileError>(HasSubstr("no checkpoint to resume from")));
   Trainer trainer = small_trainer();
   save_model(directory.path(), trainer.model(), trainer.tokenizer());
   EXPECT_THAT(resume, ThrowsMessage<FileError>(HasSubstr("a model but no training state")));

@@ -192,7 +192,7 @@ TEST(RunReport, FollowsARun) {
     const std::size_t age = html.find("id=\"age\""), written = html.find("\"written\":");
     return html.erase(written, 25).erase(age, 70);
   };
-  EXPECT_EQ(undated(contents(directory / "report.html")), undated(last)) << "made anew from the files it is the same";
+  EXPECT_EQ(undated(contents(directory / "report.html")), undated(last)) << "regenerated from the files it is the same";
 }
 
 TEST(WriteReport, NeedsARun) {

@@ -136,7 +136,7 @@ class Run(TrainTest):
         data = self.write("line.txt", "round and round\n" * 400)
         done = self.train("out", "--steps", "150", "--learning-rate", "1e-2", "--sample-interval", "150", "--d-model", "32",
                           "--sample-tokens", "180", "--sample-prompt", "round", "--ctx-len", "192", data=data)
-        self.assertIn("warning: the sample after step 150 runs in circles", done.out + done.err)
+        self.assertIn("warning: the sample after step 150 is repetitive", done.out + done.err)
         samples = [line for line in map(json.loads, self.read("out", "metrics.jsonl").splitlines()) if "sample" in line]
         self.assertEqual([(line["step"], line["repeats"]) for line in samples], [(150, True)])
 
@@ -223,7 +223,7 @@ class Computing(TrainTest):
         out = self.train("model", "--steps", "3", "--profile").out
         for part in "attention", "projections", "mlp", "norms", "head_and_loss", "optimizer", "data", "step":
             self.assertRegex(out, rf"(?m)^{part} +[0-9.]+")
-        self.assertRegex(out, r"speed: [0-9.]+ tokens/s in all")
+        self.assertRegex(out, r"speed: [0-9.]+ tokens/s overall")
 
 
 class Resume(TrainTest):
@@ -486,7 +486,7 @@ class BadInput(TrainTest):
         for line, name in zip(lines, ["step-000014/optimizer.safetensors", "step-000012/model.safetensors"]):
             self.assertTrue(line.startswith("qkv: warning: "), line)
             self.assertIn(name, line)
-            self.assertIn("going on from the one of step 8", line)
+            self.assertIn("resuming from step 8", line)
         self.assertIn("resuming after step 8 of 20", done.out)
         self.assert_same_run("straight", "out")
         self.assertEqual(self.checkpoints("out"), self.checkpoints("straight"))

@@ -17,7 +17,7 @@ namespace qkv {
 class HfKeys;
 class GgufKeys;
 
-// The name of a parameter's tensor; {layer} stands for the layer number.
+// The name of a parameter's tensor; {layer} is the layer number.
 struct RoleName {
   ParameterRole role;
   std::string_view name;

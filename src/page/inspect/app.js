@@ -15,13 +15,13 @@
     span.append(bold, ' ' + name);
     return span;
   };
-  find('facts').append(fact(L === 1 ? 'layer' : 'layers', L), fact(H === 1 ? 'head a layer' : 'heads a layer', H),
-    ...(data.kvHeads < H ? [fact('key heads', data.kvHeads)] : []), fact(n === 1 ? 'token' : 'tokens', n), fact('numbers a query and key', data.dk),
+  find('facts').append(fact(L === 1 ? 'layer' : 'layers', L), fact(H === 1 ? 'head per layer' : 'heads per layer', H),
+    ...(data.kvHeads < H ? [fact('key heads', data.kvHeads)] : []), fact(n === 1 ? 'token' : 'tokens', n), fact('head dim', data.dk),
     ...data.facts.map(([name, value]) => fact(name, value)));
   const share = data.weightPower === 3 ? 'cube' : 'square', half = (qkv.weightError(1) || 0.5 / data.weightPeak);
   const bits = [...new Set(data.vectorBits)].filter((each) => each).sort((a, b) => b - a), missing = data.vectorBits.filter((each) => !each).length;
   const steps = bits.map((each) => '1/' + (2 ** (each - 1) - 1).toLocaleString('en-US')).join(' or ');
-  find('precision').textContent = 'What this file holds of the pass, and how true it is: weights as the ' + share + ' of one of ' +
+  find('precision').textContent = 'Precision of the stored values: weights as the ' + share + ' of one of ' +
     (data.weightPeak + 1).toLocaleString('en-US') + ` steps (off by at most ${half.toPrecision(1)} near 1, less below); scores ` +
     (data.scoreBits ? `in ${(2 ** data.scoreBits).toLocaleString('en-US')} steps from the least to the greatest of their row` :
       'through their weights: score = ln(weight) + the row’s log-sum, both of the pass') +

@@ -57,11 +57,11 @@
     kinds.forEach((kind, k) => {
       const scores = scoresNow()[k], order = ranked(k), first = order[0], part = element('div', box, {id: 'rank-' + kind.tag});
       element('h3', part, {textContent: kind.name});
-      element('p', part, {className: 'small', textContent: kind.tells});
+      element('p', part, {className: 'small', textContent: kind.help});
       const best = opens(element('button', part, {className: 'best'}), first), weak = scores[first] < clearly;
       best.classList.toggle('weak', weak);
       best.title = `Opens ${called(first)}`;
-      element('b', best, {textContent: (scores[first] < hardly ? 'no head much; most: ' : weak ? 'in part ' : '') + called(first)});
+      element('b', best, {textContent: (scores[first] < hardly ? 'no clear head; highest: ' : weak ? 'in part ' : '') + called(first)});
       element('span', best, {textContent: ' ' + qkv.percent(scores[first])});
       element('i', best).style.setProperty('--share', 100 * Math.min(1, scores[first]) + '%');
       const others = order.slice(1, 3).filter((at) => scores[at] >= hardly);
@@ -85,7 +85,7 @@
 
   function why(at) {
     const most = habit(at), on = state.rankOn === 'random' ? 'on random tokens' : 'on this text';
-    if (!most) return at === begun ? `Chosen at first: no head reads the token just before much, this one does most (${on}).` : `Nothing that has a name takes ${100 * clearly} % of its weight (${on}).`;
+    if (!most) return at === begun ? `Selected by default: closest to a previous-token head (${on}).` : `Nothing that has a name takes ${100 * clearly} % of its weight (${on}).`;
     const does = `${most.best ? 'Of all heads the one that most ' : ''}${most.kind.does}`;
     return `${at === begun ? 'Chosen at first. ' : ''}${does[0].toUpperCase()}${does.slice(1)}: ${qkv.percent(most.score)} of its weight, ${on}.` + (most.best ? '' : ' Another head does so more.');
   }
@@ -93,7 +93,7 @@
   function chosen(pictureOf) {
     const [l, h] = state.over || [state.layer, state.head], at = l * H + h, key = `${at} ${state.theme} ${state.log} ${state.hideFirst} ${state.ownScale}`;
     put(find('chosen-name'), `${state.over && at !== state.layer * H + state.head ? 'Pointed at: l' : 'L'}ayer ${l} head ${h}`);
-    put(find('chosen-why'), why(at) + (qkv.vectorBits(l, h) ? '' : ' Its q, k, v and z found no room in this file: “step by step” says how to have them.'));
+    put(find('chosen-why'), why(at) + (qkv.vectorBits(l, h) ? '' : ' Its q, k, v and z do not fit into this file: “step by step” says how to have them.'));
     told.forEach(({random, text}, k) => {
       if (random) put(random, qkv.percent(qkv.behaviours.random[k][at]));
       put(text, qkv.percent(qkv.behaviours.text[k][at]));

@@ -209,10 +209,10 @@ const qkv = globalThis.qkv = {};  // for a console as well
   // --- what heads do ---
 
   const kinds = [
-    {name: 'Previous token', brief: 'prev.', tag: 'previous', does: 'reads the token just before', tells: 'Reads the token before: one below the diagonal.'},
-    {name: 'Induction', brief: 'induct.', tag: 'induction', does: 'reads what came after the same token earlier on', tells: 'Reads what came after the same token before.'},
-    {name: 'Duplicate token', brief: 'dupl.', tag: 'duplicate', does: 'reads the same token earlier on', tells: 'Reads the same token earlier on.'},
-    {name: 'First token', brief: 'first', tag: 'first', does: 'rests on the first token', tells: 'Rests on the first token: a line at the left edge.'},
+    {name: 'Previous token', brief: 'prev.', tag: 'previous', does: 'reads the token just before', help: 'Reads the token before: one below the diagonal.'},
+    {name: 'Induction', brief: 'induct.', tag: 'induction', does: 'reads what came after the same token earlier on', help: 'Reads what came after the same token before.'},
+    {name: 'Duplicate token', brief: 'dupl.', tag: 'duplicate', does: 'reads the same token earlier on', help: 'Reads the same token earlier on.'},
+    {name: 'First token', brief: 'first', tag: 'first', does: 'rests on the first token', help: 'Rests on the first token: a line at the left edge.'},
   ];
   // [kinds][L * H] mean weights: on random tokens read twice (if the file holds that), and on this text.
   const order = [0, 3, 2, 1];  // where the file has each kind

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 
-// One head's weights, or a mean or the rollout, as a matrix to look into: each row is a token that reads.
+// One head's weights, or a mean or the rollout, as a matrix: each row is a query token.
 (() => {
   const {n, labels, state, views, find, start} = qkv;
   const plot = find('matrix-plot'), [base, over] = plot.querySelectorAll('canvas');
@@ -109,7 +109,7 @@
     says(i, j);
   }
 
-  // What stands beside the matrix: made once, filled in for each cell.
+  // The panel next to the matrix: created once, filled in for each cell.
   const element = (name, parent, properties = {}) => parent.appendChild(Object.assign(document.createElement(name), properties));
   const box = find('matrix-says'), big = element('p', box, {className: 'big', id: 'matrix-value'});
   const value = big.appendChild(document.createTextNode('')), small = element('small', big), list = element('dl', box), told = {};

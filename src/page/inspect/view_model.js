@@ -48,7 +48,7 @@
     const {colours} = qkv;
     if (maps[at]) surface.image(maps[at], x, y, cell, cell);
     surface.rect(x - 0.5, y - 0.5, cell + 1, cell + 1, {stroke: colours.edge, radius: 3});
-    const most = habit(at);  // what a head mostly does stands in the corner where nothing can be read
+    const most = habit(at);  // what a head mostly does is shown in the masked corner
     if (most?.best) badge(surface, x + cell - 2, y + 2, most);
     else if (most && cell >= 60) {
       const o = {size: 10, align: 'right', fill: colours.soft};
@@ -76,7 +76,7 @@
     }
   }
 
-  // Maps are made anew a few at a time, so that a frame is never late.
+  // Maps are redrawn a few at a time, so that a frame is never late.
   function slice() {
     slicing = false;
     if (state.view !== 'model') return;

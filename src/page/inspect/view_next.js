@@ -29,7 +29,7 @@
       surface.text(x + width, top_ + 14, share(p, 0.00005), {size: 12, mono: true, align: 'right', fill: colours.ink, name: 'next-prob-' + at});
     });
     const end = y + 40 + top * 26;
-    const says = follows === null ? 'The text ends here.' : `In the text follows “${labels[t + 1]}”: ${share(stages[L].next[t], 0.00005)}`;
+    const says = follows === null ? 'The text ends here.' : `Actual next token “${labels[t + 1]}”: ${share(stages[L].next[t], 0.00005)}`;
     surface.text(x, end + 10, says, {size: 13, fill: colours.ink, max: width, name: 'next-follows'});
     surface.text(x, end + 30, `entropy ${stages[L].entropy[t].toFixed(2)} nats`, {size: 12, fill: colours.soft});
   }
@@ -81,7 +81,7 @@
     const {colours} = qkv, count = Math.min(n, Math.max(3, Math.floor((width - 84) / (narrow(width) ? 84 : 104)))), each = (width - 84) / count;
     const inside = before && t >= before.first && t < before.first + before.count && before.count === count;  // the columns stay
     const first = inside ? before.first : qkv.clamp(t - Math.floor(count / 2), n - count);
-    surface.text(x, y + 14, 'What each layer holds most likely to come next', {size: 14, weight: 650, fill: colours.ink, max: width});
+    surface.text(x, y + 14, 'Top prediction per layer', {size: 14, weight: 650, fill: colours.ink, max: width});
     for (let at = 0; at < count; ++at) drawColumn(surface, x + 84 + at * each, y + 40, each, first + at, first + at === t);
     for (let s = L; s >= 0; --s) surface.text(x + 74, y + 69 + (L - s) * row, stageName(s), {size: 12, align: 'right', fill: colours.soft});
     return {first, each, count};
@@ -111,7 +111,7 @@
     if (!details.open || !table) return;
     const places = Array.from({length: table.count}, (_, at) => table.first + at), mark = (cell, t) => cell.classList.toggle('here', t === state.query);
     made.replaceChildren();
-    element('caption', made, 'What each layer holds most likely to come next after each token, and its probability; the last layer is the model’s answer.');
+    element('caption', made, 'Top prediction per layer after each token, and its probability; the last layer is the model’s answer.');
     const head = element('tr', element('thead', made, ''), ''), body = element('tbody', made, '');
     element('td', head, '');
     for (const t of places) mark(element('th', head, `${t} ${labels[t]}`, {scope: 'col'}), t);

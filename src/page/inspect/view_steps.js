@@ -67,7 +67,7 @@
       height: () => 40 + (shown.vectors ? vectorHeight(data.dk) : 0),
       draw(surface, y, width) {
         title(surface, y + 14, '1', `The query of ${quoted(shown.i)}: what does it look for?`,
-              `q = x · W_Q${data.rotary ? ', turned by its position' : ''}`, `Q [${n}, ${data.dk}]  row ${shown.i}: q [${data.dk}]`, width);
+              `q = x · W_Q${data.rotary ? ', rotated by position (RoPE)' : ''}`, `Q [${n}, ${data.dk}]  row ${shown.i}: q [${data.dk}]`, width);
         if (!shown.vectors) return;
         const {q} = shown.vectors;
         drawVector(surface, y + 40, width, data.dk, (c) => q.value(shown.i, c), q.error(shown.i), 'q');
@@ -102,14 +102,14 @@
     sum: {
       height: () => 70 + (shown.vectors ? vectorHeight(data.dv) : 0),
       draw(surface, y, width) {
-        title(surface, y + 14, '8', 'The weighted sum of the values: what the head hands on', 'z = Σ weight · v', `[1, ${n}] · [${n}, ${data.dv}] = z [${data.dv}]`, width);
+        title(surface, y + 14, '8', 'The weighted sum of the values: the head’s output', 'z = Σ weight · v', `[1, ${n}] · [${n}, ${data.dv}] = z [${data.dv}]`, width);
         let at = y + 40;
         if (shown.vectors) {
           const {z} = shown.vectors;
           drawVector(surface, at, width, data.dv, (c) => z.value(shown.i, c), z.error(shown.i), 'z');
           at += vectorHeight(data.dv);
         }
-        surface.text(0, at + 18, `Then the ${H} heads are laid side by side, [${n}, ${H} × ${data.dv} = ${H * data.dv}], and W_O brings them back to the stream, to which they are added.`,
+        surface.text(0, at + 18, `Then the ${H} heads are concatenated, [${n}, ${H} × ${data.dv} = ${H * data.dv}], and W_O projects them back to the residual stream.`,
                      {size: 12, fill: qkv.colours.soft});
       },
     },
@@ -207,7 +207,7 @@
     const j = state.key ?? shown.order[0], w = j > shown.i ? 0 : shown.weights[start(shown.i) + j];
     const s = j <= shown.i || shown.scores.all ? shown.scores.value(j) : NaN;
     says.replaceChildren('key ', qkv.named(j), Number.isFinite(s) ? `: score ${figures(s * root, shown.scores.error(j) * root)}, scaled ${figures(s, shown.scores.error(j))} (${plusMinus(Math.min(99, shown.scores.error(j)))})` : '',
-                         j > shown.i ? ', masked: it lies ahead' : `, weight ${qkv.weight(shown.weights, shown.i, j)} (${plusMinus(qkv.weightError(w))}). A click, or up and down in the table, chooses another key.`);
+                         j > shown.i ? ', masked: in the future' : `, weight ${qkv.weight(shown.weights, shown.i, j)} (${plusMinus(qkv.weightError(w))}). A click, or up and down in the table, chooses another key.`);
     box.hidden = !shown.vectors;
     if (!shown.vectors) return;
     const {width} = shown, {k, v} = shown.vectors, tall = 34 + vectorHeight(data.dk), {colours} = qkv;
