@@ -68,6 +68,14 @@ void add_text_options(CLI::App& command, TextOptions& options, const std::string
              "Input format; auto: .jsonl and .ndjson are JSON lines")
       ->take_last()
       ->group(group);
+  command
+      .add_option("--document-separator", options.separator,
+                  "Text between the documents of a plain text file [none]")
+      ->type_name("TEXT")
+      ->take_last()
+      ->group(group);
+  command.add_flag("--skip-bad-lines", options.skip_bad_lines, "Skip and count JSON lines without a document")
+      ->group(group);
 }
 
 CorpusOptions corpus_options(const TextOptions& options, double validation_fraction, const std::string& stream_folder) {
@@ -77,6 +85,8 @@ CorpusOptions corpus_options(const TextOptions& options, double validation_fract
   corpus.format = options.format == "text"    ? TextFormat::plain
                   : options.format == "jsonl" ? TextFormat::json_lines
                                               : TextFormat::by_name;
+  corpus.document_separator = options.separator;
+  corpus.skip_bad_lines = options.skip_bad_lines;
   corpus.stream_folder = stream_folder;
   return corpus;
 }
@@ -126,10 +136,40 @@ Tokenizer make_tokenizer(const std::string& spec, const Corpus& corpus) {
 
 TokenDataset tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const std::string& path) {
   Progress progress("tokenising", 0, true);
-  return TokenDataset::tokenize(corpus, tokenizer, path, [&](std::int64_t done, std::int64_t total) {
+  note_end_token_as_text(corpus, tokenizer);
+  TokenDataset tokens = TokenDataset::tokenize(corpus, tokenizer, path, [&](std::int64_t done, std::int64_t total) {
     stop_if_interrupted();
     progress.update(static_cast<double>(done), static_cast<double>(total));
   });
+  progress.hide();
+  warn_of_bad_lines(corpus);
+  return tokens;
+}
+
+void note_end_token_as_text(const Corpus& corpus, const Tokenizer& tokenizer) {
+  constexpr std::int64_t kEnough = 8 << 20;  // bytes, from the beginning
+  if (tokenizer.end_token() < 0) return;
+  const std::string mark = tokenizer.decode(tokenizer.end_token());
+  if (mark.size() < 3) return;
+  std::int64_t seen = 0;
+  bool found = false;
+  corpus.read_text(CorpusPart::all, [&](std::string_view text, bool) {
+    seen += static_cast<std::int64_t>(text.size());
+    found = text.find(mark) != std::string_view::npos;
+    return !found && seen < kEnough;
+  });
+  if (found)
+    print_error(
+        fmt::format("qkv: note: the text contains the tokenizer's end token, {0}, spelled out, which is read as "
+                    "letters; --document-separator '{0}' splits a plain text there\n",
+                    mark));
+}
+
+void warn_of_bad_lines(const Corpus& corpus) {
+  const std::int64_t count = corpus.bad_lines();
+  if (count > 0)
+    print_error(fmt::format("qkv: warning: {} skipped; the first: {}\n",
+                            count == 1 ? "1 line is" : fmt::format("{} lines are", count), corpus.first_bad_line()));
 }
 
 std::optional<std::string> token_file(const std::vector<std::string>& data) {

@@ -14,8 +14,10 @@ namespace qkv::cli {
 struct TextOptions {
   std::string field = "text";
   std::string format = "auto";
+  std::string separator;
+  bool skip_bad_lines = false;
 };
-// --field and --format.
+// --field, --format, --document-separator and --skip-bad-lines.
 void add_text_options(CLI::App& command, TextOptions& options, const std::string& group);
 // Corpus::read, with a warning that counts the skipped files.
 Corpus read_texts(const std::vector<std::string>& paths, const CorpusOptions& options);
@@ -32,6 +34,9 @@ Tokenizer make_tokenizer(const std::string& spec, const Corpus& corpus);
 // TokenDataset::tokenize with a report on standard error. Ctrl-C ends it with an exception, if the latch of
 // qkv/interrupt.h is installed.
 TokenDataset tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const std::string& path);
+// On standard error: that the beginning of the text spells out the end token; how many lines were passed over.
+void note_end_token_as_text(const Corpus& corpus, const Tokenizer& tokenizer);
+void warn_of_bad_lines(const Corpus& corpus);
 
 // The token file among --data, if that is what was given; throws UsageError if it is not alone.
 std::optional<std::string> token_file(const std::vector<std::string>& data);

@@ -84,12 +84,16 @@ void run(const Options& options) {
     if (qkv::interrupt_requested()) throw std::runtime_error("interrupted");
     bar.update(static_cast<double>(done), static_cast<double>(total));
   };
-  const qkv::TextLoss loss =
-      tokens
-          ? of_tokens(options, loaded, *tokens, progress)
-          : qkv::evaluate(loaded.model, loaded.tokenizer,
-                          read_texts(options.data, corpus_options(options.text, 0, fs::temp_directory_path().string())),
-                          options.evaluate, progress);
+  const auto of_text = [&] {
+    const qkv::Corpus corpus =
+        read_texts(options.data, corpus_options(options.text, 0, fs::temp_directory_path().string()));
+    note_end_token_as_text(corpus, loaded.tokenizer);
+    const qkv::TextLoss loss = qkv::evaluate(loaded.model, loaded.tokenizer, corpus, options.evaluate, progress);
+    bar.hide();
+    warn_of_bad_lines(corpus);
+    return loss;
+  };
+  const qkv::TextLoss loss = tokens ? of_tokens(options, loaded, *tokens, progress) : of_text();
   bar.hide();
   if (loss.predicted == 0) {
     throw qkv::FileError(

@@ -115,7 +115,11 @@ qkv::Trainer start(const TrainSettings& settings) {
   config.compute_dtype = compute_dtype_of(settings, device);
   if (device != "cpu" && !settings.lora.shape.empty())
     throw UsageError("--lora trains on --device cpu; found " + device);
-  asked([&] { qkv::validate(config); });
+  asked([&] {  // the usual learning rate is not known yet
+    qkv::TrainConfig early = config;
+    early.learning_rate = std::max(early.learning_rate, early.min_lr);
+    qkv::validate(early);
+  });
   std::optional<InitialModel> initial = InitialModel::open(settings);
   const auto model_of = [&](std::int64_t vocabulary) {
     return initial ? initial->config() : asked_model(settings, qkv::preset(kDefaultPreset), vocabulary);
@@ -125,6 +129,7 @@ qkv::Trainer start(const TrainSettings& settings) {
   config.learning_rate = usual_learning_rate(shape, initial && !adapters);
   if (!initial && !shape.final_norm) use_gentle_warmup(config);
   settings.apply(config);  // what was asked for has precedence
+  asked([&] { qkv::validate(config); });
   std::optional<FreshDirectory> directory;
   TrainData data = train_data(
       settings, config.window > 0 ? config.window : shape.ctx_len, initial ? &initial->tokenizer() : nullptr,
@@ -165,6 +170,23 @@ void check_same_model(const TrainSettings& settings, const qkv::Trainer& trainer
   if (!fits) throw UsageError("a run's tokenizer cannot change; leave out --tokenizer, or start a new run");
 }
 
+// Another number of steps does not raise the learning rate of a run that goes on; where other options do, it is said.
+std::string schedule_notes(const qkv::Trainer& trainer, qkv::TrainConfig& config) {
+  const qkv::TrainConfig& planned = trainer.config();
+  const std::int64_t done = trainer.steps_done();
+  std::string notes;
+  if (qkv::keep_planned_schedule(planned, done, config))
+    notes = fmt::format(
+        "note: the learning rate schedule ends at step {}, as planned, and stays at {:.2e} from there on "
+        "(--decay-steps {} stretches it, which raises the rate)\n",
+        config.decay_steps, qkv::learning_rate_at(config, config.decay_steps), config.steps);
+  if (qkv::rate_rises(planned, done, config))
+    notes += fmt::format("note: the learning rate rises from {:.2e} at step {} to {:.2e}, as these options ask\n",
+                         qkv::learning_rate_at(planned, std::max<std::int64_t>(1, done)), done,
+                         qkv::highest_rate_from(config, done + 1));
+  return notes;
+}
+
 qkv::Trainer resume(const TrainSettings& settings) {
   if (!settings.init.empty()) throw UsageError("--resume continues with the run's own model; leave out --init");
   qkv::load_train_config(settings.out);  // throws before the text is read if something is missing
@@ -183,10 +205,11 @@ qkv::Trainer resume(const TrainSettings& settings) {
     throw UsageError(fmt::format("--steps {} is less than the {} steps that the run in {} has done", config.steps,
                                  trainer.steps_done(), settings.out));
   if (settings.dtype != "auto") config.compute_dtype = compute_dtype_of(settings, device);
+  const std::string notes = schedule_notes(trainer, config);
   asked([&] { trainer.set_config(config); });
   if (settings.memory_check && device == "cpu")
     check_memory(trainer.model().config(), config, trainer.adapters(), "--seq-len");
-  print(fmt::format("resuming after step {} of {}\n", trainer.steps_done(), config.steps));
+  print(fmt::format("resuming after step {} of {}\n{}", trainer.steps_done(), config.steps, notes));
   return trainer;
 }
 

@@ -24,7 +24,11 @@ enum class CorpusPart : std::uint8_t { training, validation, all };
 struct CorpusOptions {
   double validation_fraction = 0.1;  // of the bytes, at the end
   TextFormat format = TextFormat::by_name;
-  std::string field = "text";       // JSON Lines field
+  std::string field = "text";  // JSON Lines field
+  // Text between the documents of a plain text file, e.g. "<|endoftext|>", together with the line end after it. Empty:
+  // a file is one document.
+  std::string document_separator = {};
+  bool skip_bad_lines = false;      // JSON lines without a document are skipped and counted, not an error
   std::string stream_folder = ".";  // where standard input and pipes are buffered, in an unnamed file
 };
 
@@ -38,10 +42,10 @@ class Corpus {
 
   // paths: files; directories, meaning all files below them in path order, except empty files and names (or folders)
   // starting with a dot; "-" for standard input. Pipes are read to their end first. Files below a directory that are
-  // not text (compressed, or with NUL bytes or more than 2 % invalid UTF-8 in the first 64 KB), and symbolic links out
-  // of it, are skipped and listed by skipped(). Throws qkv::FileError for a missing, unreadable, empty or compressed
-  // file and for a named file that is not text (unless TextFormat::plain), and std::invalid_argument for a fraction
-  // outside [0, 1) or no paths.
+  // not text (compressed, Parquet, UTF-16, or with NUL bytes or more than 2 % invalid UTF-8 in the first 64 KB), and
+  // symbolic links out of it, are skipped and listed by skipped(). Throws qkv::FileError for a missing, unreadable,
+  // empty or compressed file and for a named file that is not text (unless TextFormat::plain), and
+  // std::invalid_argument for a fraction outside [0, 1) or no paths.
   static Corpus read(const std::vector<std::string>& paths, const CorpusOptions& options = {});
   // The same for plain text in memory, which is copied.
   static Corpus from_text(std::string text, double validation_fraction = 0.1);
@@ -50,6 +54,9 @@ class Corpus {
     std::string path, reason;
   };
   const std::vector<Skipped>& skipped() const noexcept;  // in path order
+  // JSON lines skipped so far (CorpusOptions::skip_bad_lines), and the message of the first one.
+  std::int64_t bad_lines() const;
+  std::string first_bad_line() const;
   std::int64_t file_count() const noexcept;
   const std::string& file_name(std::int64_t i) const;                    // as in messages
   std::int64_t bytes(CorpusPart part = CorpusPart::all) const noexcept;  // of the files, including JSON syntax

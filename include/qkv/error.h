@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exceptions. Bad shapes and options throw std::invalid_argument with the message
 //   [where] expected ...; found ...
-// Files that cannot be read or written throw qkv::FileError. The only other exception thrown on purpose is
-// std::bad_alloc.
+// Files that cannot be read or written throw qkv::FileError, and NaN or infinity in a result NonFiniteError. The only
+// other exception thrown on purpose is std::bad_alloc.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,13 @@ class FileError : public std::runtime_error {
  private:
   std::string path_;
   std::int64_t offset_;
+};
+
+// NaN or infinity where there must be numbers: a loss, logits; or a number that the type asked for cannot hold. The
+// message names the parameter or the cache that is to blame, where one is.
+class NonFiniteError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 }  // namespace qkv

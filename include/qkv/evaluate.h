@@ -34,7 +34,7 @@ struct TextLoss {
 // depends only on the batch. The model must outlive it. Not thread-safe.
 class Evaluator {
  public:
-  // Throws std::invalid_argument for invalid options.
+  // Throws std::invalid_argument for invalid options. add() and finish() throw NonFiniteError.
   Evaluator(Model& model, const EvaluateOptions& options);
   ~Evaluator();
   void add(std::span<const std::int32_t> tokens, std::int64_t bytes);  // ids below the model's vocab_size

@@ -18,7 +18,7 @@ namespace qkv {
 enum class StopReason : std::uint8_t {
   max_tokens,    // GenerateOptions::max_tokens were generated
   end_token,     // an end token was sampled
-  context_full,  // prompt and new tokens fill ctx_len
+  context_full,  // prompt and new tokens fill ctx_len; after a prompt that fills it alone there is one new token
   callback,      // the callback returned false
   stop_string,   // the text contains one of `stop`
   cancelled,     // Engine::cancel

@@ -22,12 +22,14 @@ class KvCache {
   KvCache(std::int64_t batch, std::int64_t n_kv_head, std::int64_t d_k, std::int64_t d_v, std::int64_t capacity,
           std::int64_t window = 0, DType dtype = DType::f32);
 
-  // Appends the keys and values of new tokens, rounded to the cache's type.
+  // Adds the keys and values of new tokens, rounded to the cache's type. A finite number that the type cannot hold
+  // (f16: beyond 65504) throws NonFiniteError, and the cache stays as it was.
   void append(const ConstView& k, const ConstView& v);
 
   std::int64_t size() const noexcept { return size_; }            // tokens in the cache
   std::int64_t first_key() const noexcept { return first_key_; }  // absolute position of the oldest one
   std::int64_t capacity() const noexcept { return capacity_; }
+  bool finite() const;  // whether no key or value held is NaN or infinite
 
   // The cached keys and values, [batch, n_kv_head, size, d], without a copy; valid until the cache changes.
   ConstView k() const noexcept;

@@ -56,9 +56,9 @@ class Model {
   struct Impl;
 
  public:
-  // Random parameters from the seed (normal, standard deviation 0.02; residual projections 0.02 / sqrt(2 n_layer); the
-  // head at most sqrt(0.1 / d_model), so that the initial loss is near ln(vocab_size); gains 1, biases 0). dtype:
-  // DType::f32 or DType::f64.
+  // Random parameters of the seed (normal, deviation 0.02; residual projections 0.02 / sqrt(2 n_layer); the head at
+  // most sqrt(0.1 / d_model), a tied one at most ln(1 + 0.03 vocab_size) / d_model, so that the loss starts within 0.1
+  // of ln(vocab_size); gains 1, biases 0). dtype: DType::f32 or DType::f64.
   explicit Model(const ModelConfig& config, std::uint64_t seed = 0, DType dtype = DType::f32);
   // The same on a device, by name (qkv/device.h), in that device's type. Throws std::invalid_argument.
   Model(const ModelConfig& config, std::uint64_t seed, std::string_view device);

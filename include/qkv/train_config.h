@@ -20,7 +20,7 @@ struct TrainConfig : OptimizerOptions {
   std::int64_t batch_size = 16;    // sequences per micro-batch
   std::int64_t grad_accum = 1;     // micro-batches per step
   double learning_rate = 2e-3;     // peak
-  double min_lr = -1;              // final; -1: a tenth of the peak
+  double min_lr = -1;              // final, at most the peak; -1: a tenth of it
   std::int64_t warmup_steps = -1;  // -1: a twentieth of the steps, at most 500
   std::int64_t decay_steps = 0;    // where the schedule ends; 0: steps
   Schedule schedule = Schedule::cosine;
@@ -50,6 +50,15 @@ void validate(const TrainConfig& config);
 //   linear    max + (min - max) * t
 //   wsd       max until the last fifth of decay_steps, then linear to min        (warm-up, stable, decay)
 double learning_rate_at(const TrainConfig& config, std::int64_t step);
+// The highest learning rate of step `step` and all later ones.
+double highest_rate_from(const TrainConfig& config, std::int64_t step);
+
+// For a run that was planned as `planned`, has done `steps_done` steps and goes on with `config`. If another number of
+// steps, by itself, would make the learning rate rise above what was planned from there on, the schedule keeps its
+// planned warm-up and end in `config`, and later steps have its last rate. Returns whether it does.
+bool keep_planned_schedule(const TrainConfig& planned, std::int64_t steps_done, TrainConfig& config);
+// Whether `config` makes the learning rate of the steps after `steps_done` rise above what was planned from there on.
+bool rate_rises(const TrainConfig& planned, std::int64_t steps_done, const TrainConfig& config);
 
 // Calls visit(name, member) for each member, in order: the single list used by checkpoints and Python.
 template <class Config, class Visit>

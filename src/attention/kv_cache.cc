@@ -2,7 +2,9 @@
 #include "qkv/kv_cache.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -12,9 +14,12 @@
 
 #include "attention/elements.h"
 #include "core/block_types.h"
+#include "core/finite.h"
+#include "core/number_text.h"
 #include "core/parallel.h"
 #include "kernels/row_kernels.h"
 #include "qkv/attention_members.h"
+#include "qkv/error.h"
 
 namespace qkv {
 namespace {
@@ -143,6 +148,54 @@ bool same(const T& given, const T& unset) {
 bool same(const ConstView& given, const ConstView&) { return !given; }
 bool same(const AttentionDropout& given, const AttentionDropout& unset) { return given.p == unset.p; }
 
+// Numbers of at least this size become infinity in a cache of the type: halfway between the largest number and the next
+// power of two; of a q8_0 block the f16 scale, a 127th of the largest number, is rounded so.
+float overflow_of(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::f16:
+      return 65520.0f;
+    case DType::q8_0:
+      return 127 * 65520.0f;
+    case DType::bf16:
+      return 0x1.ffp+127f;
+    default:
+      return std::numeric_limits<float>::infinity();
+  }
+}
+
+// Throws if a finite number of the rows would become infinity. NaN and infinity themselves are kept.
+void check_range(const char* name, const ConstView& rows, DType dtype) {
+  const float limit = overflow_of(dtype);
+  if (rows.dtype == dtype || std::isinf(limit)) return;
+  const Dims &s = rows.shape, &step = rows.strides;
+  for (std::int64_t n = 0; n < s[0] * s[1] * s[2]; ++n) {
+    const std::int64_t row = n / (s[1] * s[2]) * step[0] + n / s[2] % s[1] * step[1] + n % s[2] * step[2];
+    thread_local std::vector<float> values;  // [d]
+    values.resize(static_cast<std::size_t>(s[3]));
+    widen_elements(rows.dtype, rows.data, row, step[3], s[3], values.data());
+    float largest = 0;
+    for (const float x : values)
+      largest = std::abs(x) < std::numeric_limits<float>::infinity() ? std::max(largest, std::abs(x)) : largest;
+    if (largest < limit) continue;
+    const std::string type(dtype_name(dtype));
+    throw NonFiniteError("[kv_cache] expected " + std::string(name) + " below " + number_text(limit) +
+                         ", which a cache of type " + type + " can hold; found " + number_text(largest) +
+                         " (the cache types f32 and bf16 hold more)");
+  }
+}
+
+// Whether all of `count` contiguous numbers are finite; of blocks, their scales.
+bool all_finite(DType dtype, const char* data, std::int64_t count) {
+  if (!is_blocks(dtype)) return first_non_finite(ConstView{data, dtype, Dims{count}, Dims{1}}) < 0;
+  const BlockSize block = block_size(dtype);
+  for (const char* end = data + row_bytes(dtype, count); data < end; data += block.bytes) {
+    f16 scale;
+    std::memcpy(&scale, data, sizeof scale);
+    if ((scale.bits & 0x7c00u) == 0x7c00u) return false;
+  }
+  return true;
+}
+
 void check_options(const AttentionOptions& options) {
   constexpr std::string_view kPossible[] = {"scale", "softcap", "window_left", "alibi_slopes", "sinks"};
   const auto refuse = [](const char* name) {
@@ -195,11 +248,13 @@ void KvCache::append(const ConstView& k, const ConstView& v) {
     skipped = std::max<std::int64_t>(0, count - capacity_);
     kept = std::min({size_, window_ - 1, capacity_ - (count - skipped)});
   }
+  const std::int64_t added = count - skipped;
+  check_range("keys", rows_of(k, skipped, added, d_k_), k_.dtype());
+  check_range("values", rows_of(v, skipped, added, d_v_), v_.dtype());
   first_key_ += size_ - kept + skipped;
   if (kept < size_ || skipped > 0) first_query_ = first_key_ + window_ - 1;
   offset_ += size_ - kept;
   size_ = kept;
-  const std::int64_t added = count - skipped;
   const std::int64_t allocated = k_.shape()[2];
   if (size_ + added > allocated) {
     grow(std::min(capacity_, std::max(2 * allocated, size_ + added)));
@@ -235,6 +290,19 @@ KvCache KvCache::prefix(std::int64_t size) const {
   copy.k_ = with_capacity(k_, offset_, size, allocated);
   copy.v_ = with_capacity(v_, offset_, size, allocated);
   return copy;
+}
+
+bool KvCache::finite() const {
+  for (const Tensor* held : {&k_, &v_}) {
+    const Dims& shape = held->shape();  // [batch, heads, allocated, d]
+    const std::size_t row = bytes_of_row(*held);
+    for (std::int64_t n = 0; n < shape[0] * shape[1]; ++n) {
+      const char* begin =
+          static_cast<const char*>(held->raw()) + static_cast<std::size_t>(n * shape[2] + offset_) * row;
+      if (!all_finite(held->dtype(), begin, size_ * shape[3])) return false;
+    }
+  }
+  return true;
 }
 
 ConstView KvCache::k() const noexcept { return rows_of(k_.view(), offset_, size_, d_k_); }

@@ -10,6 +10,7 @@
 #include "core/convert_elements.h"
 #include "formats/elements.h"
 #include "formats/families/andrea.h"
+#include "formats/finite_parameters.h"
 #include "os/atomic_file.h"
 #include "os/mapped_file.h"
 #include "qkv/error.h"
@@ -124,13 +125,15 @@ AndreaCheckpoint load_andrea(const std::string& path, const std::optional<Andrea
   const AndreaSource source(path, layout);
   AndreaCheckpoint result{source.step(), Model(source.config()), source.tokenizer(), {}, {}, source.layout()};
   const Model::ParameterAccess parameters = result.model.change_parameters();
-  for (std::size_t i = 0; i < source.infos().size(); ++i) source.read(0, i, parameters[i].view());
+  for (std::size_t i = 0; i < source.infos().size(); ++i) FiniteParameters(source).read(i, parameters[i].view());
   if (!with_moments) return result;
   result.first_moments = result.model.zeros_like_parameters();
   result.second_moments = result.model.zeros_like_parameters();
   for (std::size_t i = 0; i < source.infos().size(); ++i) {
     source.read(1, i, result.first_moments[i].view());
     source.read(2, i, result.second_moments[i].view());
+    require_finite(source, "first moment of", i, result.first_moments[i].view());
+    require_finite(source, "second moment of", i, result.second_moments[i].view());
   }
   return result;
 }

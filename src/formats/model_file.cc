@@ -8,6 +8,7 @@
 
 #include "formats/config_json.h"
 #include "formats/directory_source.h"
+#include "formats/finite_parameters.h"
 #include "formats/hf_config.h"
 #include "formats/model_directory.h"
 #include "formats/named_tokens.h"
@@ -81,7 +82,7 @@ LoadedModel load_model(const std::string& path, std::string_view device) {
   std::vector<Tensor> parameters;
   for (std::size_t i = 0; i < source->infos().size(); ++i) {
     parameters.emplace_back(source->infos()[i].shape, source->dtype() == DType::f64 ? DType::f64 : DType::f32);
-    source->read(i, parameters.back().view());
+    FiniteParameters(*source).read(i, parameters.back().view());
   }
   Model model(source->config(), std::move(parameters));
   if (!device.empty() && device != model.device()) model = model.on_device(device);
@@ -92,7 +93,7 @@ LoadedModel load_model_for_inference(const std::string& path, WeightType type, s
   if (!device.empty() && device != "cpu") return load_model(path, device);
   const std::unique_ptr<ModelSource> source = open_model(path);
   Tokenizer tokenizer = checked_tokenizer(*source);
-  Model model(source->config(), *source, type);
+  Model model(source->config(), FiniteParameters(*source), type);
   return loaded(std::move(model), std::move(tokenizer), *source);
 }
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
 #include <filesystem>
 
 #include "formats/directory_source.h"
+#include "formats/finite_parameters.h"
 #include "formats/gguf.h"
 #include "formats/gguf_config.h"
-#include "formats/in_quotes.h"
 #include "formats/open_model.h"
 #include "formats/tensor_files.h"
 #include "qkv/andrea.h"
@@ -21,12 +20,7 @@ void check_numbers(const ModelSource& source) {
   for (std::size_t i = 0; i < source.infos().size(); ++i) {
     const ParameterInfo& info = source.infos()[i];
     Tensor values(info.shape);
-    source.read(i, values.view());
-    const float* data = values.data();
-    for (std::int64_t k = 0; k < values.size(); ++k)
-      if (!std::isfinite(data[k]))
-        throw FileError(source.path(),
-                        "parameter " + in_quotes(info.name) + ": element " + std::to_string(k) + " is not finite");
+    FiniteParameters(source).read(i, values.view());
   }
 }
 

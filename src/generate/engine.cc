@@ -197,7 +197,7 @@ void Engine::Impl::sample() {
                [&](std::int64_t i) { ready[static_cast<std::size_t>(i)]->sample(); });
   for (Sequence* request : ready) {
     try {
-      request->deliver();
+      request->deliver(model);
     } catch (...) {
       request->fail(std::current_exception());
     }

@@ -141,6 +141,10 @@ void load_prompt_cache(const std::string& path, Model& model, TextContext& conte
     throw FileError(path, 24,
                     "expected keys and values of " + std::to_string(tokens.size()) + " tokens; found " +
                         std::to_string(state.size()));
+  for (std::size_t layer = 0; layer < state.layers.size(); ++layer)
+    if (!state.layers[layer].finite())
+      throw FileError(path, static_cast<std::int64_t>(begin),
+                      "the keys or values of layer " + std::to_string(layer) + " are not finite");
   context.state = std::move(state);
   context.tokens = std::move(tokens);
 }

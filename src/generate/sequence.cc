@@ -2,7 +2,11 @@
 #include "generate/sequence.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
+
+#include "core/finite.h"
+#include "model/non_finite.h"
 
 namespace qkv {
 namespace {
@@ -69,11 +73,7 @@ Sequence::Sequence(std::int64_t id, const ModelConfig& config, const Tokenizer* 
 }
 
 void Sequence::admit() {
-  if (options_.max_tokens == 0) {
-    end(StopReason::max_tokens);
-  } else if (static_cast<std::int64_t>(prefix_.tokens.size()) == ctx_len_ && !options_.shift) {
-    end(StopReason::context_full);
-  }
+  if (options_.max_tokens == 0) end(StopReason::max_tokens);
 }
 
 void Sequence::start(ModelState state, std::vector<float> logits) {
@@ -107,14 +107,19 @@ void Sequence::evaluated(bool keeps_logits) {
 void Sequence::sample() noexcept {
   try {
     const std::span<const float> drawable(logits_.data(), static_cast<std::size_t>(limit_));  // [limit]
-    token_ = sampler_.sample(drawable, history_);
+    bad_logit_ = first_non_finite(drawable);
+    if (bad_logit_ < 0) token_ = sampler_.sample(drawable, history_);
   } catch (...) {
     result_.error = std::current_exception();
   }
 }
 
-void Sequence::deliver() {
+void Sequence::deliver(const Model& model) {
   if (cancelled_) return;  // by a callback after sample()
+  if (bad_logit_ >= 0)
+    throw SamplingError("[generate] the logit of token " + std::to_string(bad_logit_) + " is " +
+                        (std::isnan(logits_[static_cast<std::size_t>(bad_logit_)]) ? "NaN" : "infinite") + ": " +
+                        non_finite_cause(model, &prefix_.state));
   if (result_.error) return end(StopReason::failed);
   const std::vector<std::int32_t>& ends = options_.end_tokens;
   if (std::find(ends.begin(), ends.end(), token_) != ends.end()) return end(StopReason::end_token);
@@ -128,7 +133,7 @@ void Sequence::deliver() {
   if (!goes_on) return end(StopReason::callback);
   if (cancelled_) return;
   if (static_cast<std::int64_t>(result_.tokens.size()) == options_.max_tokens) return end(StopReason::max_tokens);
-  if (!options_.shift && static_cast<std::int64_t>(prefix_.tokens.size()) == ctx_len_)
+  if (!options_.shift && static_cast<std::int64_t>(prefix_.tokens.size()) >= ctx_len_)
     return end(StopReason::context_full);
   shift_if_full();
 }

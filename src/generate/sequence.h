@@ -44,8 +44,9 @@ class Sequence {
   DecodePart part(std::int64_t count);  // the first `count` of unread()
   void evaluated(bool keeps_logits);    // call after part() was evaluated
   bool ready() const noexcept { return started() && !ended_ && !cancelled_ && pending().empty(); }
-  void sample() noexcept;  // thread-safe across requests
-  void deliver();  // calls back with the sampled token; then there are tokens to evaluate, or the request has ended
+  void sample() noexcept;            // thread-safe across requests
+  void deliver(const Model& model);  // calls back with the sampled token; then there are tokens to evaluate, or the
+                                     // request has ended
 
   void cancel() noexcept { cancelled_ = true; }
   void end(StopReason reason);
@@ -69,6 +70,7 @@ class Sequence {
   std::vector<std::int32_t> history_;  // the prompt and all tokens since
   GenerateResult result_;
   std::int32_t token_ = -1;
+  std::int64_t bad_logit_ = -1;  // the first one that is not finite
   bool prompt_evaluated_ = false, cancelled_ = false, ended_ = false;
   std::exception_ptr thrown_;
   Clock::time_point begin_ = Clock::now();

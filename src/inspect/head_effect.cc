@@ -7,6 +7,7 @@
 
 #include "inspect/checks.h"
 #include "inspect/probabilities.h"
+#include "model/non_finite.h"
 #include "qkv/inspect.h"
 
 namespace qkv {
@@ -93,7 +94,8 @@ void check_heads(const ModelConfig& c, std::span<const HeadId> zeroed, std::span
 std::vector<double> next_token(Model& model, std::span<const std::int32_t> tokens, TraceSink* sink) {
   const auto ctx = static_cast<std::int64_t>(tokens.size()), vocab = model.config().vocab_size;
   const Tensor logits = model.logits({1, ctx, tokens, {}, {}}, sink);  // [1, ctx, vocab_size]
-  std::vector<float> last(static_cast<std::size_t>(vocab));            // [vocab_size]
+  require_finite("inspect", "logits", model, logits);
+  std::vector<float> last(static_cast<std::size_t>(vocab));  // [vocab_size]
   for (std::int64_t i = 0; i < vocab; ++i)
     last[static_cast<std::size_t>(i)] = logits.dtype() == DType::f64
                                             ? static_cast<float>(logits.data<double>()[(ctx - 1) * vocab + i])

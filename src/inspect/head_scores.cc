@@ -5,6 +5,7 @@
 
 #include "core/random.h"
 #include "inspect/checks.h"
+#include "model/non_finite.h"
 #include "qkv/inspect.h"
 
 namespace qkv {
@@ -114,7 +115,7 @@ std::vector<HeadScores> head_scores(Model& model, const HeadScoreOptions& option
         random_tokens(text.length, ids, options.seed, static_cast<std::uint64_t>(s));
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(text.start), options.begin_token);
     for (int copy = 0; copy < 2; ++copy) tokens.insert(tokens.end(), drawn.begin(), drawn.end());
-    model.logits({1, text.ctx(), tokens, {}, {}}, &sink);
+    require_finite("inspect", "logits", model, model.logits({1, text.ctx(), tokens, {}, {}}, &sink));
   }
   for (HeadScores& s : sink.sums)
     for (double* sum : {&s.previous_token, &s.first_token, &s.duplicate_token, &s.induction})

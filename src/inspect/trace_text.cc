@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "inspect/checks.h"
+#include "model/non_finite.h"
 #include "os/machine.h"
 #include "qkv/inspect.h"
 
@@ -81,6 +82,7 @@ Trace trace_text(Model& model, std::span<const std::int32_t> tokens, const Trace
   Trace trace;
   trace.config = model.config();
   trace.logits = as_rows_f32(model.logits(batch, &sink));
+  require_finite("inspect", "logits", model, trace.logits);
   trace.tokens.assign(tokens.begin(), tokens.end());
   trace.layers = std::move(recorder.layers);
   trace.around = std::move(recorder.around);

@@ -172,15 +172,39 @@ void fill_normal(std::uint64_t seed, std::uint64_t stream, double deviation, Ten
   });
 }
 
+constexpr double kDeviation = 0.02;
+
+// About the root mean square of the head's input: 1 after a norm; without one, the embedding and what each attention and
+// MLP adds, which has size 1 after a norm of its own and is small otherwise.
+double head_input_size(const ModelConfig& config) {
+  if (config.final_norm) return 1;
+  double squares = config.embedding_norm ? 1 : std::pow(config.embedding_scale * kDeviation, 2);
+  for (std::int64_t i = 0; i < config.n_layer; ++i) {
+    const LayerConfig& layer = config.layer(i);
+    if (layer.norm_place != NormPlace::before) squares += 2 * std::pow(layer.residual_scale, 2);
+  }
+  return std::sqrt(squares);
+}
+
+// Of the head, or of the embedding that is one. The loss starts within 0.1 of ln(vocab_size):
+//   * logits of variance v = d_model * deviation^2 start it v / 2 above;
+//   * a tied head gives the input token itself a logit of up to d_model * deviation, since the stream begins as that
+//     token's row: ln(1 + (exp(logit) - 1) / vocab_size) more.
+double head_deviation(const ModelConfig& config) {
+  constexpr double kLogitVariance = 0.1, kOwnShare = 0.03;
+  const auto d_model = static_cast<double>(config.d_model);
+  const double scale = std::max(1.0, config.logit_scale * head_input_size(config));
+  double deviation = std::min(kDeviation, std::sqrt(kLogitVariance / d_model) / scale);
+  if (config.tied_head)
+    deviation =
+        std::min(deviation, std::log1p(kOwnShare * static_cast<double>(config.vocab_size)) / (d_model * scale));
+  return deviation;
+}
+
 // Standard deviation of a parameter's initial values; 0: zeros.
 double initial_deviation(const ModelConfig& config, const ParameterInfo& info) {
-  constexpr double kDeviation = 0.02;
-  // The LM head's input has about unit size: logits of variance d_model * deviation^2 start with a loss of half that
-  // variance above ln(vocab_size), so wide models start with a smaller head.
-  constexpr double kLogitVariance = 0.1;
   if (!info.decays()) return 0;
-  if (info.role == R::head || (config.tied_head && info.role == R::token_embedding))
-    return std::min(kDeviation, std::sqrt(kLogitVariance / static_cast<double>(config.d_model)));
+  if (info.role == R::head || (config.tied_head && info.role == R::token_embedding)) return head_deviation(config);
   if (info.role == R::wo || info.role == R::w_down)
     return kDeviation / std::sqrt(2.0 * static_cast<double>(config.n_layer));
   return kDeviation;

@@ -30,6 +30,23 @@ std::int64_t find_newline(const OpenCorpusFile& file, std::int64_t at, std::int6
   return -1;
 }
 
+// The end of the first separator that ends at or after byte `wanted`, its line end included; -1: none before the end.
+std::int64_t separator_end(const CorpusFile& described, const std::string& separator, std::int64_t wanted) {
+  const OpenCorpusFile file(described);
+  const auto longest = static_cast<std::int64_t>(separator.size()) + 2;
+  for (std::int64_t at = std::max<std::int64_t>(0, wanted - longest); at < described.size; at += kBlock) {
+    const std::string block = read_range(file, at, std::min(kBlock + longest, described.size - at));
+    for (std::size_t from = 0;;) {
+      const Separator found = find_separator(block, separator, from);
+      if (found.begin == std::string::npos) break;
+      const std::int64_t end = at + static_cast<std::int64_t>(found.end);
+      if (end >= wanted) return end < described.size ? end : -1;
+      from = found.end;
+    }
+  }
+  return -1;
+}
+
 // Where a file is split, at or after byte `wanted`: see Corpus.
 std::int64_t cut_at(const CorpusFile& described, std::int64_t wanted) {
   const OpenCorpusFile file(described);
@@ -58,10 +75,16 @@ Corpus::Corpus(std::shared_ptr<const Files> files, double validation_fraction) :
   const std::int64_t first = total - static_cast<std::int64_t>(static_cast<double>(total) * validation_fraction);
   cut_ = first;
   for (const CorpusFile& file : files_->files) {
-    if (file.begin < first && first < file.begin + file.size) cut_ = file.begin + cut_at(file, first - file.begin);
+    if (file.begin >= first || first >= file.begin + file.size) continue;
+    const std::string& separator = files_->rules.separator;
+    const std::int64_t wanted = first - file.begin;
+    const std::int64_t after = file.json_lines || separator.empty() ? -1 : separator_end(file, separator, wanted);
+    cut_ = file.begin + (after >= 0 ? after : cut_at(file, wanted));
   }
 }
 
+std::int64_t Corpus::bad_lines() const { return files_->rules.passed ? files_->rules.passed->count() : 0; }
+std::string Corpus::first_bad_line() const { return files_->rules.passed ? files_->rules.passed->first() : ""; }
 const std::vector<Corpus::Skipped>& Corpus::skipped() const noexcept { return files_->skipped; }
 
 Corpus Corpus::read(const std::vector<std::string>& paths, const CorpusOptions& options) {
@@ -109,7 +132,7 @@ void Corpus::read_text(CorpusPart part, const std::function<bool(std::string_vie
   TextChunk chunk;
   bool more = true;
   while (more && reader.next(chunk)) {
-    each_text(chunk, reader.field(), [&](std::string_view text, bool begins) { more = more && take(text, begins); });
+    each_text(chunk, reader.rules(), [&](std::string_view text, bool begins) { more = more && take(text, begins); });
   }
 }
 

@@ -21,7 +21,7 @@ Tokenizer train_bpe(const Corpus& corpus, std::int64_t size, const BpeProgress& 
       [&](const TextChunk& chunk, std::int64_t i) {
         PieceCounts& part = parts[static_cast<std::size_t>(i)];
         part.clear();
-        each_text(chunk, reader.field(), [&](std::string_view text, bool) { part.add_text(text); });
+        each_text(chunk, reader.rules(), [&](std::string_view text, bool) { part.add_text(text); });
       },
       [&](const TextChunk& chunk, std::int64_t i) {
         counts.merge(parts[static_cast<std::size_t>(i)]);

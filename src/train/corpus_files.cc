@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <stdexcept>
 
 #include "qkv/error.h"
@@ -21,16 +22,36 @@ bool is_json_lines(const std::string& path, TextFormat format) {
   return extension == ".jsonl" || extension == ".ndjson";
 }
 
+// Whether nearly every second byte, even or odd, is NUL: ASCII as UTF-16.
+bool utf16_without_mark(std::string_view sample) {
+  std::size_t zeros[2] = {0, 0};
+  for (std::size_t i = 0; i < sample.size(); ++i) zeros[i % 2] += sample[i] == '\0' ? 1 : 0;
+  const std::size_t pairs = sample.size() / 2;
+  return pairs > 0 && std::max(zeros[0], zeros[1]) > pairs * 9 / 10 && std::min(zeros[0], zeros[1]) == 0;
+}
+
 // Why a file is not usable as training text; "" if it is.
 std::string not_text(const std::string& path, const InputFile& file, TextFormat format) {
   constexpr std::size_t kSample = 64 << 10;
   constexpr double kMaxInvalid = 0.02;  // share of the sample's bytes: large texts often have stray bytes
-  for (const char* extension : {".gz", ".xz", ".zst", ".bz2", ".zip", ".7z", ".parquet"})
-    if (path.ends_with(extension)) return "is compressed; decompress it, or pipe it and pass -";
+  constexpr const char* kCompressed = "is compressed; decompress it, or pipe it and pass -";
+  for (const char* extension : {".gz", ".xz", ".zst", ".bz2", ".zip", ".7z"})
+    if (path.ends_with(extension)) return kCompressed;
   std::string sample(static_cast<std::size_t>(std::min<std::int64_t>(kSample, file.size())), '\0');
   sample.resize(file.read(0, sample));
   if (sample.starts_with("QKVTOKEN")) return "is a token file, not text";
-  if (format == TextFormat::plain || is_json_lines(path, format)) return {};  // lines are checked when they are read
+  if (format == TextFormat::plain) return {};
+  using namespace std::string_view_literals;
+  if (sample.starts_with("PAR1") || path.ends_with(".parquet"))
+    return "is a Parquet file; convert it to JSON lines or text";
+  if (sample.starts_with("\xFF\xFE") || sample.starts_with("\xFE\xFF") || utf16_without_mark(sample))
+    return "is UTF-16 text; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)";
+  for (const std::string_view magic : {"\x1F\x8B"sv, "\x28\xB5\x2F\xFD"sv,
+                                       "\xFD"
+                                       "7zXZ\0"sv,
+                                       "PK\x03\x04"sv})
+    if (sample.starts_with(magic)) return kCompressed;
+  if (is_json_lines(path, format)) return {};  // lines are checked when they are read
   if (sample.find('\0') != std::string::npos)
     return "is not text: it contains NUL bytes (--format text accepts any bytes)";
   std::size_t invalid = 0;
@@ -78,6 +99,26 @@ std::vector<std::string> files_below(const std::string& directory, std::vector<C
 
 }  // namespace
 
+void BadLines::set(std::int64_t at, std::int64_t count, const std::string& error) {
+  const std::lock_guard lock(mutex_);
+  const auto place = chunks_.insert_or_assign(at, std::pair(count, error)).first;
+  for (auto other = chunks_.begin(); other != chunks_.end(); ++other)  // only the first one's is shown
+    if (other != chunks_.begin() && (other == place || std::prev(other) == chunks_.begin()))
+      other->second.second.clear();
+}
+
+std::int64_t BadLines::count() const {
+  const std::lock_guard lock(mutex_);
+  std::int64_t count = 0;
+  for (const auto& [at, chunk] : chunks_) count += chunk.first;
+  return count;
+}
+
+std::string BadLines::first() const {
+  const std::lock_guard lock(mutex_);
+  return chunks_.empty() ? "" : chunks_.begin()->second.second;
+}
+
 void Corpus::Files::add(CorpusFile file) {
   if (file.size == 0) throw FileError(file.name, "is empty");
   file.begin = bytes;
@@ -88,7 +129,8 @@ void Corpus::Files::add(CorpusFile file) {
 Corpus::Files list_corpus_files(const std::vector<std::string>& paths, const CorpusOptions& options) {
   if (paths.empty()) throw std::invalid_argument("[corpus] expected at least one file; found none");
   Corpus::Files list;
-  list.field = options.field;
+  list.rules = {options.field, options.document_separator,
+                options.skip_bad_lines ? std::make_shared<BadLines>() : nullptr};
   // Returns why the file is not added; "" if it is.
   const auto add_file = [&](const std::string& path) {
     const InputFile file(path);
@@ -100,6 +142,8 @@ Corpus::Files list_corpus_files(const std::vector<std::string>& paths, const Cor
     if (is_stream(path)) {
       CorpusFile file;
       file.aside = InputFile::spool(path, options.stream_folder);
+      if (const std::string reason = not_text(path, *file.aside, options.format); !reason.empty())
+        throw FileError(file.aside->path(), reason);
       file.name = file.aside->path();
       file.size = file.aside->size();
       file.json_lines = is_json_lines(path, options.format);

@@ -2,9 +2,13 @@
 // The files of a corpus, as one contiguous sequence of bytes.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "os/input_file.h"
@@ -20,10 +24,30 @@ struct CorpusFile {
   std::optional<std::string> held;  // text in memory
 };
 
+// Lines of JSON that were passed over. A corpus may be read several times; each chunk is counted once. Thread-safe.
+class BadLines {
+ public:
+  // at: position of the chunk within the joined files; error: what is wrong with the first line
+  void set(std::int64_t at, std::int64_t count, const std::string& error);
+  std::int64_t count() const;
+  std::string first() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::int64_t, std::pair<std::int64_t, std::string>> chunks_;  // count, and of the first chunk the error
+};
+
+// How documents are found in the files.
+struct TextRules {
+  std::string field;                 // of each line of JSON
+  std::string separator;             // between the documents of a plain text; empty: a file is a document
+  std::shared_ptr<BadLines> passed;  // null: a bad line is an error
+};
+
 struct Corpus::Files {
   std::vector<CorpusFile> files;  // none is empty
   std::int64_t bytes = 0;
-  std::string field;
+  TextRules rules;
   std::vector<Corpus::Skipped> skipped;
 
   void add(CorpusFile file);

@@ -9,6 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "model/non_finite.h"
+#include "qkv/error.h"
+
 namespace qkv {
 namespace {
 
@@ -73,6 +76,8 @@ struct Evaluator::State {
       }
     }
     const Loss loss = model.loss({rows, ctx, inputs, targets, {}});
+    if (!std::isfinite(loss.sum))
+      throw NonFiniteError("[evaluate] expected a finite loss; found NaN or infinity: " + non_finite_cause(model));
     total.nats += loss.sum;
     total.predicted += loss.count;
     first = false;

@@ -2,22 +2,18 @@
 // Reads text from lines of JSON.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
 
 namespace qkv {
 
-struct LinesPlace {
-  const std::string& path;
-  std::int64_t at;  // offset of the first byte within the file
-};
-
-// Calls take(text) with the string `field` of the object on each line of `lines`; blank lines are ignored. Throws
-// qkv::FileError, with the line's position, if a line is not a JSON object, does not have the field, has it twice, or
-// its value is not a string.
-void each_json_line(std::string_view lines, const std::string& field, const LinesPlace& place,
-                    const std::function<void(std::string_view)>& take);
+// Calls take(text) with the string `field` of the object on each line of `lines`; blank lines are ignored. Calls
+// refuse(at, fault) with the position among the bytes if a line is not a JSON object, does not have the field, has it
+// twice, or its value is not a string; it may throw. NaN, infinities and halves of surrogate pairs, which JSON does not
+// have and many programs write, are faults in the field only.
+void each_json_line(std::string_view lines, const std::string& field, const std::function<void(std::string_view)>& take,
+                    const std::function<void(std::size_t at, const std::string& fault)>& refuse);
 
 }  // namespace qkv

@@ -125,7 +125,9 @@ SavedRun parse_run_state(const std::string& path, const std::string& text) {
       if (younger && !options.contains(key)) return;
       members(key, member);
     });
-    validate(run.config);
+    TrainConfig checked = run.config;  // older runs may have a minimum above the peak; a resumed one must change it
+    if (checked.min_lr > checked.learning_rate) checked.min_lr = -1;
+    validate(checked);
     each_count(run.state, [](const char* key, std::int64_t value) {
       if (value < 0) Reader::refuse(key, "at least 0");
     });

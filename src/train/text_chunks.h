@@ -33,16 +33,21 @@ struct TextChunk {
 // space, including Unicode's. The bytes after `text` are unknown.
 std::size_t last_cut(std::string_view text) noexcept;
 
+// The first separator from a position on: its begin, and the end of the line end after it, if there is one.
+struct Separator {
+  std::size_t begin = std::string::npos, end = 0;
+};
+Separator find_separator(std::string_view text, std::string_view separator, std::size_t from) noexcept;
+
 // Calls take(text, begins) for each non-empty text of a chunk: see Corpus::read_text. Throws qkv::FileError.
-void each_text(const TextChunk& chunk, const std::string& field,
-               const std::function<void(std::string_view, bool)>& take);
+void each_text(const TextChunk& chunk, const TextRules& rules, const std::function<void(std::string_view, bool)>& take);
 
 class ChunkReader {
  public:
   ChunkReader(const Corpus& corpus, CorpusPart part, const ChunkSizes& sizes = {});
   // The next chunk in corpus order; false at the end. Reuses the chunk's memory.
   bool next(TextChunk& chunk);
-  const std::string& field() const noexcept { return files_->field; }
+  const TextRules& rules() const noexcept { return files_->rules; }
   std::int64_t done() const noexcept { return at_ - begin_; }  // bytes of the part returned so far
 
  private:
@@ -52,6 +57,7 @@ class ChunkReader {
   std::size_t file_ = 0;
   std::optional<OpenCorpusFile> open_;
   std::string carried_;  // read but not yet returned
+  bool after_separator_ = false;
 };
 
 // Processes chunks in waves of a few per thread: work(chunk, i) in parallel, then done(chunk, i) sequentially in order,

@@ -95,7 +95,7 @@ class Job {
     for_each_chunk(
         reader,
         [&](const TextChunk& chunk, std::int64_t i) {
-          encode_chunk(chunk, reader.field(), results_[static_cast<std::size_t>(i)]);
+          encode_chunk(chunk, reader.rules(), results_[static_cast<std::size_t>(i)]);
         },
         [&](const TextChunk& chunk, std::int64_t i) {
           const Encoded& result = results_[static_cast<std::size_t>(i)];
@@ -115,12 +115,12 @@ class Job {
     return counted;
   }
 
-  void encode_chunk(const TextChunk& chunk, const std::string& field, Encoded& to) {
+  void encode_chunk(const TextChunk& chunk, const TextRules& rules, Encoded& to) {
     to.ids.clear();
     to.begins = false;
     to.bytes = to.documents = 0;
     encoders_.with_encoder([&](TextEncoder& encoder) {
-      each_text(chunk, field, [&](std::string_view text, bool begins) {
+      each_text(chunk, rules, [&](std::string_view text, bool begins) {
         if (to.bytes == 0) to.begins = begins;
         if (begins && to.bytes > 0 && tokenizer_.end_token() >= 0) to.ids.push_back(tokenizer_.end_token());
         if (begins && begin_token_ >= 0) to.ids.push_back(begin_token_);

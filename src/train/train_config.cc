@@ -6,6 +6,7 @@
 #include <numbers>
 #include <sstream>
 
+#include "core/number_text.h"
 #include "qkv/train_config.h"
 
 namespace qkv {
@@ -20,6 +21,11 @@ constexpr std::array<std::pair<std::string_view, Schedule>, 4> kSchedules{{{"cos
   std::ostringstream text;
   text << "[train] " << name << " must be " << expected << "; found " << found;
   throw std::invalid_argument(text.str());
+}
+
+std::int64_t end_of(const TrainConfig& c) { return c.decay_steps > 0 ? c.decay_steps : c.steps; }
+std::int64_t warmup_of(const TrainConfig& c) {
+  return c.warmup_steps >= 0 ? c.warmup_steps : std::min<std::int64_t>(500, c.steps / 20);
 }
 
 }  // namespace
@@ -64,6 +70,8 @@ void validate(const TrainConfig& c) {
   }
   number("learning_rate", c.learning_rate, c.learning_rate >= 0, "a finite number of at least 0");
   number("min_lr", c.min_lr, c.min_lr >= 0 || c.min_lr == -1, "a finite number of at least 0 (or -1 to derive it)");
+  if (c.min_lr > c.learning_rate)
+    refuse("min_lr", ("at most the learning_rate, " + number_text(c.learning_rate)).c_str(), c.min_lr);
   if (c.compute_dtype != DType::f32 && c.compute_dtype != DType::bf16)
     throw std::invalid_argument("[train] compute_dtype expected f32 or bf16; found " +
                                 std::string(dtype_name(c.compute_dtype)));
@@ -80,10 +88,9 @@ void validate(const TrainConfig& c) {
 }
 
 double learning_rate_at(const TrainConfig& c, std::int64_t step) {
-  const std::int64_t end = c.decay_steps > 0 ? c.decay_steps : c.steps;
-  const std::int64_t warmup = c.warmup_steps >= 0 ? c.warmup_steps : std::min<std::int64_t>(500, c.steps / 20);
+  const std::int64_t end = end_of(c), warmup = warmup_of(c);
   const double high = c.learning_rate;
-  const double low = c.min_lr >= 0 ? c.min_lr : high / 10;
+  const double low = c.min_lr >= 0 ? std::min(c.min_lr, high) : high / 10;
   if (step <= warmup) return high * static_cast<double>(step) / static_cast<double>(warmup + 1);
   if (c.schedule == Schedule::constant) return high;
   // Completed share of [first, end].
@@ -93,6 +100,27 @@ double learning_rate_at(const TrainConfig& c, std::int64_t step) {
   const double t = static_cast<double>(step - first) / static_cast<double>(end - first);
   if (c.schedule == Schedule::cosine) return low + (high - low) * (1 + std::cos(std::numbers::pi * t)) / 2;
   return high + (low - high) * t;
+}
+
+// The rate rises up to the first step after the warm-up and never again.
+double highest_rate_from(const TrainConfig& c, std::int64_t step) {
+  const std::int64_t top = std::max(step, std::min(warmup_of(c), c.steps));
+  return std::max({learning_rate_at(c, step), learning_rate_at(c, top), learning_rate_at(c, std::min(top + 1, c.steps))});
+}
+
+bool rate_rises(const TrainConfig& planned, std::int64_t steps_done, const TrainConfig& config) {
+  constexpr double kRounding = 1e-12;
+  const double before = highest_rate_from(planned, std::max<std::int64_t>(1, steps_done));
+  return steps_done < config.steps && highest_rate_from(config, steps_done + 1) > before * (1 + kRounding);
+}
+
+bool keep_planned_schedule(const TrainConfig& planned, std::int64_t steps_done, TrainConfig& config) {
+  TrainConfig longer = planned;
+  longer.steps = config.steps;
+  if (config.decay_steps != planned.decay_steps || !rate_rises(planned, steps_done, longer)) return false;
+  config.decay_steps = end_of(planned);
+  if (config.warmup_steps < 0) config.warmup_steps = warmup_of(planned);
+  return true;
 }
 
 }  // namespace qkv

@@ -6,11 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
 
 #include "attention/arrays.h"
+#include "qkv/error.h"
 
 namespace qkv::test {
 namespace {
@@ -152,6 +154,41 @@ TEST(KvCache, RefusesMoreThanItsCapacity) {
   EXPECT_THAT(values(cache.k()), ElementsAre(1, 2, 3, 4, 5));  // as it was
   const Tensor nine = numbers({1, 2, 3, 4, 5, 6, 7, 8, 9});
   EXPECT_THAT(error_of([&] { KvCache(1, 1, 1, 1, 8).append(nine, nine); }), HasSubstr("0 cached with a capacity of 8"));
+}
+
+// B8 of the reports: what a cache's type cannot hold is said, and nothing of it is kept.
+TEST(KvCache, RefusesNumbersThatItsTypeCannotHold) {
+  struct Case {
+    DType dtype;
+    double fits, too_large;
+    const char* says;
+  };
+  for (const Case& c : {Case{DType::f16, 65519, 65520, "type f16"}, Case{DType::f16, -65519, -1e9, "type f16"},
+                        Case{DType::q8_0, 8.3e6, 8.4e6, "type q8_0"}, Case{DType::bf16, 3e38, 3.399e38, "type bf16"}}) {
+    for (const bool window : {false, true}) {
+      KvCache cache(1, 1, 1, 1, 4, window ? 4 : 0, c.dtype);
+      const Tensor one = numbers({1}), fits = numbers({1, c.fits}), large = numbers({2, c.too_large});
+      cache.append(fits, fits);
+      EXPECT_TRUE(cache.finite());
+      for (const bool keys : {true, false}) {
+        try {
+          cache.append(keys ? large : fits, keys ? fits : large);
+          ADD_FAILURE() << c.says;
+        } catch (const NonFiniteError& error) {
+          EXPECT_THAT(error.what(), HasSubstr(c.says));
+          EXPECT_THAT(error.what(), HasSubstr(keys ? "keys" : "values"));
+        }
+        EXPECT_EQ(cache.size(), 2);
+        EXPECT_EQ(cache.first_key(), 0);
+      }
+      EXPECT_TRUE(cache.finite());
+      cache.append(one, one);
+      EXPECT_EQ(cache.size(), 3);
+    }
+  }
+  KvCache cache(1, 1, 1, 1, 4, 0, DType::f32);  // NaN comes out as NaN
+  cache.append(numbers({std::nan("")}), numbers({1}));
+  EXPECT_FALSE(cache.finite());
 }
 
 TEST(KvCache, DiscardsTruncatesAndClears) {

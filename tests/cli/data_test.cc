@@ -137,6 +137,29 @@ TEST_F(DataCommands, TokenizeReadsFilesDirectoriesLinesOfJsonAndStandardInput) {
     EXPECT_TRUE(entry.path().filename() == "in" || entry.path().filename() == "tokens.bin") << entry.path();
 }
 
+TEST_F(DataCommands, SeparatorsAndBadLinesAreSaid) {
+  write("stories.txt", "one\n<|endoftext|>\ntwo\n<|endoftext|>\n");
+  const std::vector<std::string> bytes = {"--tokenizer", "bytes", "--val-fraction", "0"};
+  const auto said = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), bytes.begin(), bytes.end());
+    return tokenize(arguments);
+  };
+  const Finished letters = said({"--data", path("stories.txt")});
+  EXPECT_EQ(letters.status, 0) << letters.err;
+  EXPECT_THAT(letters.err, HasSubstr("--document-separator '<|endoftext|>'"));
+  EXPECT_THAT(letters.out, HasSubstr("1 documents"));
+  const Finished split = said({"--data", path("stories.txt"), "--document-separator", "<|endoftext|>"});
+  EXPECT_EQ(split.err, "");
+  EXPECT_THAT(split.out, HasSubstr("2 documents"));
+  EXPECT_EQ(training_text(), "one\n<|endoftext|>two\n");
+  write("bad.jsonl", "{\"text\": \"one\"}\nnonsense\n{\"text\": \"two\"}\n");
+  expect_one_line(said({"--data", path("bad.jsonl")}), 1, "bad.jsonl: at byte 17: line 2: the line is not valid JSON");
+  const Finished skipped = said({"--data", path("bad.jsonl"), "--skip-bad-lines"});
+  expect_one_line(skipped, 0, "1 line is skipped; the first: " + path("bad.jsonl") + ": at byte 17: line 2");
+  EXPECT_THAT(skipped.out, HasSubstr("2 documents"));
+  expect_one_line(tokenize({"--data", "-", "--tokenizer", "bytes"}, std::string("a\0b\0c\0", 6)), 1, "is UTF-16 text");
+}
+
 TEST_F(DataCommands, TokenizeLearnsAndKeepsItsTokenizer) {
   const Finished done =
       tokenize({"--data", path("text.txt"), "--tokenizer", "bpe:300", "--tokenizer-out", path("t.json"), "-t", "2"});

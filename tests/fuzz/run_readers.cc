@@ -153,7 +153,7 @@ void read_in_small_chunks(const Corpus& corpus, std::string_view bytes) {
     while (reader.next(chunk)) {
       if (chunk.bytes.size() > 128) throw std::logic_error("a chunk is longer than it may be");
       if (chunk.at != static_cast<std::int64_t>(together.size())) throw std::logic_error("a chunk at another place");
-      each_text(chunk, reader.field(), [](std::string_view, bool) {});
+      each_text(chunk, reader.rules(), [](std::string_view, bool) {});
       together += chunk.bytes;
     }
   }

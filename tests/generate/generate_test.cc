@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <stdexcept>
 #include <vector>
 
@@ -41,9 +43,15 @@ TEST(Generate, StopsWhenTheContextIsFull) {
   EXPECT_EQ(seen, result.tokens);
   EXPECT_THROW(qkv::generate(model, Ids(9, 1), greedy(10)), std::invalid_argument);
 
-  const qkv::GenerateResult full = qkv::generate(model, Ids(8, 1), greedy(10));
-  EXPECT_TRUE(full.tokens.empty());
+  // S4 of the reports: a prompt that fills the context still has a next token, that of a full pass.
+  const Ids prompt{1, 2, 3, 4, 5, 1, 2, 3};
+  const qkv::GenerateResult full = qkv::generate(model, prompt, greedy(10));
+  const qkv::Tensor logits = model.logits({1, 8, prompt, {}, {}});  // [1, 8, vocab_size]
+  const std::int64_t vocab = model.config().vocab_size;
+  const float* last = logits.data() + 7 * vocab;
+  EXPECT_EQ(full.tokens, Ids{static_cast<std::int32_t>(std::max_element(last, last + vocab) - last)});
   EXPECT_EQ(full.reason, qkv::StopReason::context_full);
+  EXPECT_EQ(qkv::generate(model, prompt, greedy(1)).reason, qkv::StopReason::max_tokens);
 }
 
 TEST(Generate, GivesAsManyTokensAsAskedFor) {

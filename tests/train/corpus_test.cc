@@ -198,6 +198,111 @@ TEST(Corpus, NamesTheLineThatIsNoDocument) {
               HasSubstr("deeper"));
 }
 
+// R86 of the reports: what JSON does not have and many programs write does no harm outside the field.
+TEST(Corpus, KeepsDocumentsBesideNumbersAndStringsThatJsonDoesNotHave) {
+  const TestDirectory directory;
+  write(directory / "a.jsonl",
+        "{\"score\": NaN, \"text\": \"one\"}\n"
+        "{\"text\": \"two\", \"range\": [-Infinity, Infinity, {\"NaN\": \"NaN\"}]}\n"
+        "{\"title\": \"\\ud83d\", \"text\": \"three \\ud83d\\ude00\"}\n"
+        "{\"text\": \"four \\\\ud83d\", \"t\": [\"\\udE00\\uD83D\"], \"\\ud800\": NaN}\n");
+  EXPECT_THAT(documents(Corpus::read({directory / "a.jsonl"}, fraction(0))),
+              ElementsAre("one", "two", "three \U0001F600", "four \\ud83d"));
+  const auto refused = [&](const std::string& line) -> std::string {
+    write(directory / "b.jsonl", "{\"text\": \"fine\"}\n\n" + line + "\n");
+    try {
+      documents(Corpus::read({directory / "b.jsonl"}, fraction(0)));
+    } catch (const FileError& error) {
+      return error.what();
+    }
+    return "taken";
+  };
+  EXPECT_THAT(refused("{\"text\": \"a\\ud83d\"}"), HasSubstr("b.jsonl: at byte 18: line 3: the field 'text' has half"));
+  EXPECT_THAT(refused("{\"text\": NaN}"), HasSubstr("line 3: expected the field 'text' to be a string"));
+  EXPECT_THAT(refused("{\"x\": NaNs, \"text\": \"a\"}"), HasSubstr("line 3: the line is not valid JSON"));
+  EXPECT_THAT(refused("{\"x\": 1NaN, \"text\": \"a\"}"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(refused("{\"x\": \"\\ud83d, \"text\": \"a\"}"), HasSubstr("not valid JSON"));
+}
+
+TEST(Corpus, SkipsBadLinesAndCountsThemOnce) {
+  const TestDirectory directory;
+  std::string lines;
+  Texts good;
+  for (int i = 0; i < 4000; ++i) {
+    good.push_back(std::to_string(i) + std::string(200, 'x'));
+    lines += "{\"text\": \"" + good.back() + "\"}\n";
+    if (i % 1000 == 10) lines += i == 10 ? "nonsense\n{\"body\": \"x\"}\n" : "[1]\n";
+  }
+  write(directory / "a.jsonl", lines);
+  CorpusOptions options = fraction(0.25);
+  options.skip_bad_lines = true;
+  const Corpus corpus = Corpus::read({directory / "a.jsonl"}, options);
+  EXPECT_EQ(corpus.bad_lines(), 0);
+  for (int time = 0; time < 2; ++time) {
+    Texts found = training(corpus);
+    const Texts rest = validation(corpus);
+    found.insert(found.end(), rest.begin(), rest.end());
+    EXPECT_EQ(found, good);
+    EXPECT_EQ(corpus.bad_lines(), 5);
+    EXPECT_THAT(corpus.first_bad_line(), HasSubstr("a.jsonl: at byte"));
+    EXPECT_THAT(corpus.first_bad_line(), HasSubstr("line 12: the line is not valid JSON"));
+  }
+}
+
+// R84 of the reports. Documents and split do not depend on how the file is read.
+TEST(Corpus, SplitsATextAtItsSeparators) {
+  const TestDirectory directory;
+  CorpusOptions options = fraction(0);
+  options.document_separator = "<|endoftext|>";
+  write(directory / "a.txt", "<|endoftext|>one\n<|endoftext|>\ntwo\nlines<|endoftext|>\r\n<|endoftext|>three <|endof");
+  EXPECT_THAT(documents(Corpus::read({directory / "a.txt"}, options)),
+              ElementsAre("one\n", "two\nlines", "three <|endof"));
+  for (const std::string separator : {"<|endoftext|>", "\n---\n", "\n\n"}) {
+    std::string text;
+    Texts all;
+    for (int i = 0; i < 3000; ++i) {
+      all.push_back("document " + std::to_string(i) + "\nof " + std::string(static_cast<std::size_t>(i % 900), 'x') +
+                    "\nend");
+      text += all.back() + separator + (separator[0] == '<' && i % 3 == 0 ? "\n" : "");
+    }
+    write(directory / "b.txt", text);
+    options.document_separator = separator;
+    options.validation_fraction = 0.3;
+    const Corpus corpus = Corpus::read({directory / "b.txt"}, options);
+    EXPECT_EQ(documents(corpus), all);
+    Texts parts = training(corpus);
+    EXPECT_GT(parts.size(), 2000u);
+    EXPECT_LT(parts.size(), 2300u);
+    const Texts rest = validation(corpus);
+    parts.insert(parts.end(), rest.begin(), rest.end());
+    EXPECT_EQ(parts, all);
+  }
+}
+
+// S5 of the reports.
+TEST(Corpus, NamesWhatIsNoTextOfThisKind) {
+  const TestDirectory directory;
+  using namespace std::string_literals;
+  const auto refused = [&](const std::string& name, const std::string& content) -> std::string {
+    write(directory / name, content);
+    try {
+      Corpus::read({directory / name});
+    } catch (const FileError& error) {
+      return error.what();
+    }
+    return "taken";
+  };
+  const std::string utf16 = "a\0 \0t\0e\0x\0t\0\n\0"s;
+  for (const std::string& content : {"\xFF\xFE"s + utf16, "\xFE\xFF\0a\0b"s, utf16, "\0"s + utf16.substr(0, 13)})
+    for (const char* name : {"a.txt", "a.jsonl"})
+      EXPECT_THAT(refused(name, content), HasSubstr(": is UTF-16 text; convert it to UTF-8 (iconv")) << name;
+  EXPECT_THAT(refused("b", "PAR1\x15\0"s), HasSubstr("is a Parquet file"));
+  EXPECT_THAT(refused("b.parquet", "anything"), HasSubstr("is a Parquet file"));
+  EXPECT_THAT(refused("c", "\x1F\x8B\x08 packed"), HasSubstr("compressed"));
+  EXPECT_THAT(refused("d.jsonl", "PK\x03\x04 packed"), HasSubstr("compressed"));
+  EXPECT_EQ(refused("e", "PK and PAR are words"), "taken");
+}
+
 TEST(Corpus, GivesTheTextInStretchesThatEndAtWholeLines) {
   std::string text;
   for (int i = 0; text.size() < 1'500'000; ++i) text += "line " + std::to_string(i) + (i % 3 ? "\n" : "\n\n  ");

@@ -92,6 +92,74 @@ TEST(Schedule, NamesGoThereAndBack) {
   EXPECT_THROW(schedule_from("Cosine"), std::invalid_argument);
 }
 
+// The rate of every step from `step` on, the highest of them by search.
+double highest_by_search(const TrainConfig& c, std::int64_t step) {
+  double highest = 0;
+  for (std::int64_t i = step; i <= c.steps; ++i) highest = std::max(highest, learning_rate_at(c, i));
+  return highest;
+}
+
+TEST(Schedule, HighestRateIsThatOfASearch) {
+  for (const Schedule schedule : {Schedule::cosine, Schedule::linear, Schedule::wsd, Schedule::constant}) {
+    for (const std::int64_t warmup : {0, 1, 10, 200}) {
+      for (const std::int64_t decay : {0, 50, 500}) {
+        TrainConfig c = config(schedule);
+        c.warmup_steps = warmup;
+        c.decay_steps = decay;
+        for (std::int64_t step = 1; step <= c.steps; ++step)
+          EXPECT_EQ(highest_rate_from(c, step), highest_by_search(c, step)) << to_string(schedule) << warmup << step;
+      }
+    }
+  }
+}
+
+TEST(Schedule, NeverRisesAboveThePeak) {
+  TrainConfig c = config(Schedule::cosine);
+  c.min_lr = 10;  // validate() refuses it; a run of an older version may have it
+  for (std::int64_t step = 1; step <= c.steps; ++step) EXPECT_LE(learning_rate_at(c, step), 1.0) << step;
+}
+
+// A run of 100 steps with every number of steps done goes on to every number of steps: no step has a rate above what
+// was planned from the last step done on.
+TEST(Schedule, MoreStepsNeverRaiseTheRateOfAResumedRun) {
+  for (const Schedule schedule : {Schedule::cosine, Schedule::linear, Schedule::wsd, Schedule::constant}) {
+    for (const std::int64_t warmup : {-1, 0, 20}) {
+      for (const std::int64_t decay : {0, 60, 400}) {
+        TrainConfig planned = config(schedule);
+        planned.steps = 100;
+        planned.warmup_steps = warmup;
+        planned.decay_steps = decay;
+        for (std::int64_t done = 0; done <= planned.steps; done += 5) {
+          for (const std::int64_t steps : {20, 40, 100, 101, 140, 1000, 20000}) {
+            if (steps < done) continue;
+            TrainConfig longer = planned;
+            longer.steps = steps;
+            keep_planned_schedule(planned, done, longer);
+            EXPECT_FALSE(rate_rises(planned, done, longer));
+            const double before = highest_by_search(planned, std::max<std::int64_t>(1, done));
+            EXPECT_LE(highest_by_search(longer, done + 1), before * (1 + 1e-12))
+                << to_string(schedule) << " warm-up " << warmup << ", " << done << " done, now " << steps;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Schedule, MoreStepsStretchWhatDoesNotRise) {
+  TrainConfig planned = config(Schedule::wsd), longer = planned;
+  longer.steps = 400;
+  EXPECT_FALSE(keep_planned_schedule(planned, 50, longer));  // still at the peak: the decay comes later
+  EXPECT_DOUBLE_EQ(learning_rate_at(longer, 300), 1.0);
+  planned.schedule = longer.schedule = Schedule::cosine;
+  EXPECT_TRUE(keep_planned_schedule(planned, 110, longer));
+  EXPECT_DOUBLE_EQ(learning_rate_at(longer, 111), 0.2);
+  longer = planned;
+  longer.learning_rate = 2;  // asked for: not the number of steps
+  EXPECT_FALSE(keep_planned_schedule(planned, 50, longer));
+  EXPECT_TRUE(rate_rises(planned, 50, longer));
+}
+
 TEST(TrainConfig, RefusesWhatMakesNoSense) {
   const auto refused = [](auto change, const char* name) {
     TrainConfig c;
@@ -110,6 +178,9 @@ TEST(TrainConfig, RefusesWhatMakesNoSense) {
   EXPECT_TRUE(refused([](TrainConfig& c) { c.learning_rate = std::nan(""); }, "learning_rate"));
   EXPECT_TRUE(
       refused([](TrainConfig& c) { c.learning_rate = std::numeric_limits<double>::infinity(); }, "learning_rate"));
+  EXPECT_TRUE(refused([](TrainConfig& c) { c.min_lr = 0.1, c.learning_rate = 0.01; },
+                      "min_lr must be at most the learning_rate, 0.01; found 0.1"));
+  EXPECT_FALSE(refused([](TrainConfig& c) { c.min_lr = c.learning_rate = 0.01; }, ""));
   EXPECT_TRUE(refused([](TrainConfig& c) { c.beta1 = 1; }, "beta1"));
   EXPECT_TRUE(refused([](TrainConfig& c) { c.beta2 = -0.1; }, "beta2"));
   EXPECT_TRUE(refused([](TrainConfig& c) { c.eps = 0; }, "eps"));

@@ -251,6 +251,26 @@ class Resume(TrainTest):
         self.train("broken", "--steps", "40", *constant, "--resume")
         self.assertEqual(self.read("straight", "model.safetensors"), self.read("broken", "model.safetensors"))
 
+    def rates(self, out):
+        lines = [json.loads(line) for line in self.read(out, "metrics.jsonl").decode().splitlines()]
+        return [line["learning_rate"] for line in lines if "learning_rate" in line]
+
+    def test_a_resumed_schedule_never_rises_in_silence(self):
+        self.fails("out", "--steps", "4", "--learning-rate", "1e-4", "--min-lr", "1e-3", status=2,
+                   says="--min-lr must be at most the learning_rate, 1e-04; found 0.001")
+        self.train("out", "--steps", "10", "--learning-rate", "1e-3", "--min-lr", "1e-4")
+        self.fails("out", "--resume", "--learning-rate", "1e-5", status=2, says=["--min-lr", "1e-05", "0.0001"])
+        done = self.train("out", "--resume", "--steps", "14")
+        self.assertIn("the learning rate schedule ends at step 10, as planned, and stays at 1.00e-04", done.out)
+        self.assertEqual(self.rates("out")[-5:], [1e-4] * 5)
+        done = self.train("out", "--resume", "--steps", "20", "--decay-steps", "20")
+        self.assertRegex(done.out, r"the learning rate rises from 1.00e-04 at step 14 to [2-9][.0-9]*e-04, as these")
+        derived = ["--steps", "10", "--learning-rate", "1e-3"]
+        self.train("derived", *derived, "--stop-after", "5")
+        done = self.train("derived", "--resume", *derived[:2], "--learning-rate", "1e-5")
+        self.assertNotIn("note: the learning rate", done.out)
+        self.assertEqual(self.rates("derived")[-1], 1e-6)
+
     def test_interrupting_finishes_the_step_saves_and_says_so(self):
         self.train("straight", "--steps", "3000", "--eval-interval", "0")
         for number in (signal.SIGINT, signal.SIGTERM):
