@@ -341,7 +341,7 @@ class Resume(TrainTest):
         self.assert_same_run("straight", "killed")
 
     def test_says_what_cannot_be_resumed(self):
-        self.fails("none", "--steps", "3", "--resume", says="no run to resume")
+        self.fails("none", "--steps", "3", "--resume", says="no checkpoint to resume from")
         self.train("out", "--steps", "3")
         other = self.write("other.txt", text(5999))
         self.fails("out", "--resume", says="is not the text", data=other)

@@ -87,7 +87,7 @@
     const most = habit(at), on = state.rankOn === 'random' ? 'on random tokens' : 'on this text';
     if (!most) return at === begun ? `Selected by default: closest to a previous-token head (${on}).` : `Nothing that has a name takes ${100 * clearly} % of its weight (${on}).`;
     const does = `${most.best ? 'Of all heads the one that most ' : ''}${most.kind.does}`;
-    return `${at === begun ? 'Chosen at first. ' : ''}${does[0].toUpperCase()}${does.slice(1)}: ${qkv.percent(most.score)} of its weight, ${on}.` + (most.best ? '' : ' Another head does so more.');
+    return `${at === begun ? 'Selected by default. ' : ''}${does[0].toUpperCase()}${does.slice(1)}: ${qkv.percent(most.score)} of its weight, ${on}.` + (most.best ? '' : ' Another head does so more.');
   }
   let begun = -1, drawn = '';
   function chosen(pictureOf) {
