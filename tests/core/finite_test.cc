@@ -27,10 +27,10 @@ TEST(Finite, FindsTheFirstNumberThatIsNot) {
   for (const int threads : {1, 3}) {
     set_num_threads(threads);
     for (const float value : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
-      for (const std::int64_t at : {0, 1, 1023, 1024, 300'000, 699'999}) {
-        expect_found<float>(700'000, at, value);
-        expect_found<bf16>(700'000, at, value);
-        expect_found<f16>(700'000, at, value);
+      for (const std::int64_t at : {0, 1023, 1024, 270'000, 299'999}) {
+        expect_found<float>(300'000, at, value);
+        expect_found<bf16>(300'000, at, value);
+        expect_found<f16>(300'000, at, value);
       }
       expect_found<float>(1, 0, value);
     }
