@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks every file of the repository for its licence line, its length and its folder's name. Prints one line a fault
-and exits 1 if there is one. --self-test shows that each fault is caught."""
+"""Checks licence line, length and folder name of every file in the repository. Prints one line per fault and exits 1
+if there is any. --self-test checks that each fault is detected."""
 import pathlib
 import subprocess
 import sys
@@ -14,7 +14,7 @@ LICENCE = "SPDX-License-Identifier: Apache-2.0"
 
 
 def listed(root):
-    """Paths that git knows or would add; without git, all."""
+    """Tracked and untracked files that git does not ignore; without git, all files."""
     try:
         out = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root,
                              capture_output=True, check=True).stdout
@@ -29,14 +29,14 @@ def faults(root):
     for path in listed(root):
         for part in path.parts[:-1] + (path.stem,):
             if part.lower() in NAMES_THAT_SAY_NOTHING:
-                yield f"{path}: '{part}' says nothing about what lives there"
+                yield f"{path}: '{part}' is not a descriptive folder name"
         if path.suffix not in CODE and path.name != "CMakeLists.txt":
             continue
         lines = (root / path).read_text(encoding="utf-8", errors="replace").splitlines()
         if not any(LICENCE in line for line in lines[:2]):
             yield f"{path}: the first lines lack '{LICENCE}'"
         if len(lines) > MOST_LINES:
-            yield f"{path}: {len(lines)} lines; split past {MOST_LINES}"
+            yield f"{path}: {len(lines)} lines; at most {MOST_LINES} allowed"
 
 
 def self_test():
@@ -53,9 +53,9 @@ def self_test():
 
 def main():
     if sys.argv[1:] == ["--self-test"]:
-        sys.exit(0 if self_test() else "self-test: a fault was missed or a good file refused")
+        sys.exit(0 if self_test() else "self-test: a fault was missed or a correct file rejected")
     found = list(faults(pathlib.Path(__file__).resolve().parent.parent))
-    print("\n".join(found) if found else "every file has its licence line, a fair length and a name")
+    print("\n".join(found) if found else "licence lines, lengths and folder names are correct")
     sys.exit(1 if found else 0)
 
 

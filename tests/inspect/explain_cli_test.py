@@ -23,7 +23,7 @@ class Explain(unittest.TestCase):
         text = explain("--batch", "4", "--ctx", "16", "--d-model", "512", "--heads", "4")
         for piece in ["Q = X · W_Q", "[4, 16, 512] · [512, 512] → [4, 16, 512]", "→ [4, 4, 16, 128]",
                       "[4, 4, 16, 128] · [4, 4, 128, 16] → [4, 4, 16, 16]", "√d_k = 11.31", "4,096 scores",
-                      "[4, 4, 16, 16] · [4, 4, 16, 128] → [4, 4, 16, 128]", "136 pairs a head that may be read (53.1 %)"]:
+                      "[4, 4, 16, 16] · [4, 4, 16, 128] → [4, 4, 16, 128]", "136 visible pairs per head (53.1 %)"]:
             self.assertIn(piece, text)
         self.assertEqual(explain(), text)  # that is what it shows when nothing is asked for
         order = [text.index(" " + name + " ") for name in ["queries", "keys", "values", "scores", "scale", "mask", "softmax",

@@ -170,7 +170,7 @@ class ReportPage(unittest.TestCase):
         self.keys("loss", *[Keys.ARROW_RIGHT] * 4)
         step, values = self.value("loss")
         self.assertEqual((step, values["training"]), (5, f"{self.steps[4]['loss']:.4f}"))
-        self.assertEqual(self.value("speed")[1]["tokens a second"], f"{self.steps[4]['tokens_per_s']:,.0f}")
+        self.assertEqual(self.value("speed")[1]["tokens per second"], f"{self.steps[4]['tokens_per_s']:,.0f}")
         self.keys("loss", Keys.END, Keys.PAGE_DOWN)
         self.assertEqual(self.value("loss")[0], 1240 - 62)
         self.keys("loss", "+")
@@ -196,7 +196,7 @@ class ReportPage(unittest.TestCase):
 
     def test_shows_what_happened(self):
         self.assertEqual(self.texts("#event-list li")[-4:],
-                         ["step 744\nloss spike z = 9.2", "step 568\nsample runs in circles",
+                         ["step 744\nloss spike z = 9.2", "step 568\nrepetitive sample",
                           "step 496\nstep skipped: NaN or infinity", "step 413\nrun resumed"])
         for kind in ["skipped", "spike", "repeats", "resumed"]:
             self.assertTrue(self.browser.find_elements("css selector", "#plot-loss .mark." + kind), kind)
