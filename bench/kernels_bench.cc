@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops of attention, one at a time, on one thread and in the first cache: the products of a tile (scores,
+// The inner loops of attention, each separately, on one thread and in the L1 cache: the products of a tile (scores,
 // accumulate, outer), its exponentials and its transposes, for every tile width of the kernels in use.
 //
 //   cmake -S . -B build/bench -G Ninja -DQKV_BUILD_BENCH=ON && cmake --build build/bench --target bench_kernels
 //   build/bench/bench/bench_kernels --benchmark_filter='outer|scores'
 //   QKV_KERNELS=avx2 build/bench/bench/bench_kernels
 //
-// GF/s counts two operations a multiply-add, of_peak is their part of a loop of multiply-adds over registers in the
-// same type (measured once, at the start); elements/s counts exponentials, bytes/s what a transpose reads and writes.
+// GF/s counts two FLOPs per FMA; of_peak is the share of a register-only FMA loop in the same type (measured once, at
+// the start); elements/s counts exponentials, bytes/s the bytes that a transpose reads and writes.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using qkv::Tensor;
 constexpr int kKeys = qkv::kKeyTile;
 constexpr float kUnit = 1.4426950408889634f / 8;  // log2(e) / sqrt(64)
 
-// Operations a second that a loop over registers reaches on this thread, in processor time as all times here.
+// FLOP/s of a register-only loop on this thread, in CPU time like all times here.
 double operations_per_second(DType dtype) {
   const qkv::measure::PeakLoop loop = qkv::measure::peak_loop(dtype, qkv::kernels().name);
   constexpr std::int64_t kRounds = 1 << 17;
@@ -49,7 +49,7 @@ const Peaks& peaks() {
   return measured;
 }
 
-// Uniform numbers of variance 1.
+// Uniform numbers with variance 1.
 Tensor numbers(std::int64_t rows, std::int64_t cols) {
   Tensor tensor({rows, cols});
   const qkv::Random random(static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(cols));
@@ -71,12 +71,12 @@ void count_operations(benchmark::State& state, double operations, double peak) {
   state.counters["of_peak"] = Counter(operations / peak, Counter::kIsIterationInvariantRate);
 }
 
-// Two operations for each of keys x columns of the tile x d.
+// Two FLOPs per keys x columns of the tile x d.
 double product_operations(const qkv::TileKernels& tile, std::int64_t d) {
   return 2.0 * kKeys * tile.width * static_cast<double>(d);
 }
 
-// Everything a tile's kernels work on.
+// All arrays of a tile's kernels.
 struct Arrays {
   explicit Arrays(int width, std::int64_t d)
       : k(numbers(kKeys, d)),
@@ -93,7 +93,7 @@ struct Arrays {
         p16(bf16_numbers(kKeys, width)),
         x16(bf16_numbers(width + 1, d)) {}
   Tensor k, qt, s, p, ot, x, c, m, l;  // f32: [keys, d], [d, width], [keys, width] x 2, [d, width], [width, d], ...
-  Tensor k16, qt16, p16, x16;          // bf16, in the same numbers of elements; pairs where the kernel takes pairs
+  Tensor k16, qt16, p16, x16;          // bf16, the same element counts; in pairs if the kernel uses pairs
 };
 
 using Body = void (*)(benchmark::State&, const qkv::TileKernels&, std::int64_t d);
@@ -125,7 +125,7 @@ void outer(benchmark::State& state, const qkv::TileKernels& t, std::int64_t d) {
   count_operations(state, product_operations(t, d), peaks().f32);
 }
 
-// The scores are put back each time: a copy within the first cache is part of what is measured.
+// The scores are restored each time, so the time includes a copy within L1.
 void exponentials(benchmark::State& state, const qkv::TileKernels& t, std::int64_t d) {
   Arrays a(t.width, d);
   for ([[maybe_unused]] auto _ : state) {

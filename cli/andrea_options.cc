@@ -38,7 +38,7 @@ AndreaLayout layout_of(const AndreaOptions& options, AndreaLayout base) {
   if (!options.ids.empty()) base.bytes_first = options.ids == "bytes-first";
   if (!options.preset.empty()) {
     base.config = preset(options.preset);
-    base.config.vocab_size = 0;  // as many as harris_segments.json asks for
+    base.config.vocab_size = 0;  // derived from harris_segments.json
   }
   if (!options.config.empty()) base.config = load_config(options.config);
   return base;
@@ -48,8 +48,8 @@ AndreaCheckpoint load_andrea_checkpoint(const std::string& path, const AndreaOpt
   if (!options.given()) return load_andrea(path, {}, with_moments);
   if (options.preset.empty() && options.config.empty())
     throw UsageError(
-        fmt::format("--{0}order, --{0}matrices and --{0}ids need --{0}preset or --{0}config beside them: the shape of "
-                    "the model",
+        fmt::format("--{0}order, --{0}matrices and --{0}ids also need --{0}preset or --{0}config: the model's "
+                    "shape",
                     options.prefix));
   return load_andrea(path, layout_of(options, {}), with_moments);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What checkpoints of ANDREA do not say of themselves, as options of the commands that read one.
+// Options that describe an ANDREA checkpoint: what its file does not store.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@ namespace qkv::cli {
 
 struct AndreaOptions {
   std::string order, matrices, ids, preset, config;
-  std::string prefix;  // of the options' names: "" or "init-"
+  std::string prefix;  // of the option names: "" or "init-"
 
   bool given() const {
     return !order.empty() || !matrices.empty() || !ids.empty() || !preset.empty() || !config.empty();
@@ -24,10 +24,10 @@ bool is_andrea_checkpoint(const std::string& path);
 // --preset, --config, --order, --matrices and --ids, with options.prefix before each name.
 void add_andrea_options(CLI::App& command, AndreaOptions& options, const std::string& group);
 
-// How parameters stand in the checkpoint: what was given, on top of `base`.
+// The parameter layout of the checkpoint: the given options applied to `base`.
 AndreaLayout layout_of(const AndreaOptions& options, AndreaLayout base);
 
-// Throws UsageError where the layout is given without the shape, and what load_andrea throws.
+// Throws UsageError if the layout is given without the shape, and whatever load_andrea throws.
 AndreaCheckpoint load_andrea_checkpoint(const std::string& path, const AndreaOptions& options, bool with_moments);
 
 }  // namespace qkv::cli

@@ -9,9 +9,9 @@
 namespace qkv::cli {
 namespace {
 
-// An option of llama.cpp, nanoGPT, PyTorch or Hugging Face: what it is called here, or why it has no counterpart.
+// An option of llama.cpp, nanoGPT, PyTorch or Hugging Face: its name in qkv, or why it has no counterpart.
 struct Habit {
-  std::vector<std::string> names, here;  // of `here` the first that the command has
+  std::vector<std::string> names, here;  // `here`: the first one that the command has is used
   const char* note = "";
 };
 
@@ -32,8 +32,8 @@ const std::vector<Habit>& habits() {
       {{"--batch"}, {"--batch-size"}, ""},
       {{"--file", "-f"}, {"--data"}, ""},
       {{"--num-threads"}, {"--threads"}, ""},
-      {{"-ngl", "--n-gpu-layers", "--gpu-layers"}, {}, "a model is on one device as a whole; --device chooses it"},
-      {{"--compile"}, {}, "nothing has to be compiled; leave it out"},
+      {{"-ngl", "--n-gpu-layers", "--gpu-layers"}, {}, "the whole model runs on one device; choose it with --device"},
+      {{"--compile"}, {}, "qkv does not compile models; leave it out"},
       {{"--init-from"}, {}, "--init MODEL starts from a model, --resume continues the run in --out"},
       {{"--epochs", "--num-train-epochs"}, {}, "training is measured in steps; use --steps"},
   };
@@ -46,14 +46,14 @@ bool has_option(const CLI::App& command, const std::string& name) {
 
 std::string name_of(const std::string& argument) { return argument.substr(0, argument.find('=')); }
 
-// The name here of another program's option; the same name if there is none.
+// The qkv name of another program's option; the same name if there is none.
 std::string name_here(const CLI::App& command, const std::string& name) {
   if (has_option(command, name)) return name;
   for (const Habit& habit : habits()) {
     if (std::find(habit.names.begin(), habit.names.end(), name) == habit.names.end()) continue;
     for (const std::string& here : habit.here)
       if (has_option(command, here)) return here;
-    if (habit.here.empty()) throw UsageError("there is no option " + name + ": " + habit.note);
+    if (habit.here.empty()) throw UsageError("unknown option " + name + ": " + habit.note);
   }
   return name;
 }
@@ -92,11 +92,11 @@ void add_value_problems(CLI::App& command, std::vector<std::string>& found) {
 }
 
 void add_unknown(const CLI::App& command, const std::vector<std::string>& words, std::vector<std::string>& found) {
-  bool option_before = false;  // its value is no problem of its own
+  bool option_before = false;  // its value is not a separate problem
   for (const std::string& word : words) {
     const bool option = word.size() > 1 && word[0] == '-';
     if (option)
-      found.push_back("there is no option '" + word + "'" + suggestion(name_of(word), long_names(command)));
+      found.push_back("unknown option '" + word + "'" + suggestion(name_of(word), long_names(command)));
     else if (!option_before)
       found.push_back("unexpected argument '" + word + "'");
     option_before = option;
@@ -144,7 +144,7 @@ std::vector<std::string> normalise_arguments(const CLI::App& app, const std::vec
 }
 
 std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
-  constexpr std::size_t kBeginning = 5;  // letters of a longer name that surely mean it
+  constexpr std::size_t kBeginning = 5;  // this many letters identify a longer name
   std::string nearest = nearest_word(word, known);
   for (const std::string& name : known)
     if (word.size() >= kBeginning && name.starts_with(word)) nearest = name;
@@ -175,7 +175,7 @@ std::string as_typed(const CLI::App& command, const std::string& message) {
   auto at = text.cbegin();
   for (std::sregex_iterator word(text.cbegin(), text.cend(), member), end; word != end; ++word) {
     const std::string name = "--" + with_dashes(word->str());
-    // A word of a sentence ("window") is an option only where it begins the message.
+    // A plain word ("window") is an option only at the start of the message.
     const bool is_member = word->str().find('_') != std::string::npos || word->position() == 0;
     result.append(at, text.cbegin() + word->position());
     result += is_member && has_option(command, name) ? name : word->str();

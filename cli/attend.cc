@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv attend: attention on arrays, forward and backward, for people and for tests.
+// qkv attend: attention on .npy arrays, forward and backward.
 #include <qkv/array_file.h>
 #include <qkv/attention.h>
 #include <qkv/attention_members.h>
@@ -33,7 +33,7 @@ struct Options {
   std::string out, lse, probs, trace, dq, dk, dv, dmask, dsinks;  // arrays to write
   std::string causal, align, start, window, dtype, path, device;
   qkv::AttentionOptions attention;           // numbers and flags
-  std::map<std::string, std::string> files;  // of the options that are arrays, by their names
+  std::map<std::string, std::string> files;  // paths of array options, by option name
 
   bool has(const char* option) const { return !files.at(option).empty(); }
   bool wants_gradient() const { return !(dq + dk + dv + dmask + dsinks).empty(); }
@@ -46,10 +46,10 @@ struct Output {
   const char* type = "FILE";
 };
 constexpr Output kOutputs[] = {
-    {"--out", &Options::out, "The result"},
-    {"--lse", &Options::lse, "Logarithm of the softmax's denominator [batch, heads, seq]"},
+    {"--out", &Options::out, "Output"},
+    {"--lse", &Options::lse, "Log-sum-exp of the scores [batch, heads, seq]"},
     {"--probs", &Options::probs, "Probabilities [batch, heads, seq, keys]"},
-    {"--trace", &Options::trace, "scores.npy, softcapped.npy, masked.npy and probs.npy, in this directory", "DIR"},
+    {"--trace", &Options::trace, "Directory for scores.npy, softcapped.npy, masked.npy and probs.npy", "DIR"},
     {"--dq", &Options::dq, "Gradient of --q"},
     {"--dk", &Options::dk, "Gradient of --k"},
     {"--dv", &Options::dv, "Gradient of --v"},
@@ -57,24 +57,24 @@ constexpr Output kOutputs[] = {
     {"--dsinks", &Options::dsinks, "Gradient of --sinks"}};
 
 constexpr const char* kFooter = R"(
-Arrays are .npy files [batch, heads, seq, dim] (float16, float32 or float64, C or Fortran order); one of rank 3 gets a
-batch of 1 in front. Q may have more heads than K and V: query head h reads key head h / (heads of Q / heads of K).
+Arrays are .npy files [batch, heads, seq, dim] (float16, float32 or float64, C or Fortran order); rank 3 means batch 1.
+Q may have more heads than K and V: query head h uses key head h / (heads of Q / heads of K).
 
   scores = Q K^T * scale                       scale is 1/sqrt(dim) unless given
   scores = C * tanh(scores / C)                with --softcap C
   scores = scores + mask - slope * |distance|  with a floating --mask, with --alibi
-  O      = softmax(scores over the keys that may be read) V
+  O      = softmax(scores over the visible keys) V
 
-Who may read what. Query i stands at position start + i among the keys. --causal lets it read the keys up to there;
---window LEFT,RIGHT those from LEFT before to RIGHT after (-1: all; 0,0: itself alone); a bool --mask those where it is
-true; lengths cut off padding. Where a query stands is never guessed:
-  top-left       start = 0: queries and keys begin together
-  bottom-right   start = keys - queries: they end together (decoding with a cache)
-  start          start = the number given by --start, one for all or one per sequence; may be negative
-A query that may read nothing gives zeros, or an error with --require-readable-key.
+Visible keys. Query i is at position start + i of the keys. --causal shows it the keys up to its position; --window
+LEFT,RIGHT the keys from LEFT before to RIGHT after (-1: all; 0,0: only its own); a bool --mask the keys that are true;
+lengths hide padding. The alignment of queries and keys must be given:
+  top-left       start = 0: the first query and the first key are aligned
+  bottom-right   start = keys - queries: the last ones are aligned (decoding with a cache)
+  start          start = --start, one for all sequences or one per sequence; may be negative
+A query without visible keys gives zeros, or an error with --require-readable-key.
 
-Computes in float32 whatever the files hold, unless --dtype says otherwise: f64 (as --device reference), or bf16 or f16
-to round Q, K, V and DO to that storage type first. Results are float32 (float64 for f64), of rank 4. --dmask has the mask's shape.
+Computes in float32 for any input type, unless --dtype is given: f64 (as --device reference), or bf16 or f16 to round Q,
+K, V and DO to that type first. Results are float32 (float64 for f64), of rank 4. --dmask has the mask's shape.
 
 Examples
   qkv attend --q Q.npy --k K.npy --v V.npy --causal top-left --out O.npy
@@ -90,14 +90,14 @@ std::vector<std::int64_t> integers(const char* option, const std::string& text) 
     std::int64_t number = 0;
     const auto [next, error] = std::from_chars(p, end, number);
     if (error != std::errc() || (next != end && *next != ','))
-      throw UsageError(std::string(option) + " takes integers with commas between them; found '" + text + "'");
+      throw UsageError(std::string(option) + " expected comma-separated integers; found '" + text + "'");
     numbers.push_back(number);
     if (next == end) return numbers;
     p = next + 1;
   }
 }
 
-// How --causal and --align may be written: top-left and top_left.
+// Spellings of --causal and --align: top-left and top_left.
 std::string alignment_name(std::string& text) {
   std::replace(text.begin(), text.end(), '_', '-');
   for (const char* known : {"top-left", "bottom-right", "start"})
@@ -115,20 +115,21 @@ void require(bool holds, const char* otherwise) {
   if (!holds) throw UsageError(otherwise);
 }
 
-// What makes no sense together, as far as the options alone tell.
+// Rejects contradictory options, without reading files.
 void check(const Options& o) {
-  require(o.causal.empty() || o.align.empty(), "--causal says the alignment already; leave out --align");
+  require(o.causal.empty() || o.align.empty(), "--causal already sets the alignment; leave out --align");
   const std::string& aligned = o.causal.empty() ? o.align : o.causal;
   require(o.window.empty() || !aligned.empty(), "--window needs --causal or --align");
   require(!o.has("alibi_slopes") || !aligned.empty(), "--alibi needs --causal or --align");
   require(o.align.empty() || !o.window.empty() || o.has("alibi_slopes"),
-          "--align is used by --window and --alibi only");
-  require(o.start.empty() || aligned == "start", "--start is used by --causal start and --align start only");
-  require(aligned != "start" || !o.start.empty(), "the alignment 'start' needs --start");
-  require(!o.attention.scale || std::isfinite(*o.attention.scale), "--scale takes a finite number");
-  require(std::isfinite(o.attention.softcap) && o.attention.softcap >= 0, "--softcap takes a finite number from 0 up");
+          "--align is used only by --window and --alibi");
+  require(o.start.empty() || aligned == "start", "--start is used only by --causal start and --align start");
+  require(aligned != "start" || !o.start.empty(), "alignment 'start' needs --start");
+  require(!o.attention.scale || std::isfinite(*o.attention.scale), "--scale expected a finite number");
+  require(std::isfinite(o.attention.softcap) && o.attention.softcap >= 0,
+          "--softcap expected a finite number of at least 0");
   require(o.device != "reference" || ((o.dtype.empty() || o.dtype == "f64") && o.path != "tiled"),
-          "--device reference computes in f64 by the reference path; leave out --dtype and --path");
+          "--device reference computes in f64 on the reference path; leave out --dtype and --path");
   require(o.dtype != "f64" || o.path != "tiled", "--path tiled computes in float32; leave out --dtype f64");
   require(!o.wants_gradient() || !o.dout.empty(), "gradients (--dq, --dk, --dv, --dmask, --dsinks) need --dout");
   require(o.dout.empty() || o.wants_gradient(),
@@ -140,8 +141,8 @@ void check(const Options& o) {
 void set_window(const Options& o, qkv::AttentionOptions& attention) {
   if (o.window.empty()) return;
   const auto window = integers("--window", o.window);
-  require(window.size() == 2, "--window takes LEFT,RIGHT");
-  require(window[0] >= -1 && window[1] >= -1, "--window takes numbers from 0 up, or -1 for no limit");
+  require(window.size() == 2, "--window expected LEFT,RIGHT");
+  require(window[0] >= -1 && window[1] >= -1, "--window expected numbers of at least 0, or -1 for no limit");
   attention.window_left = window[0];
   attention.window_right = window[1];
 }
@@ -159,7 +160,7 @@ std::vector<std::int64_t> load_lengths(const std::string& option, const std::str
   return lengths;
 }
 
-// A floating array of rank 4 (3: a batch of 1 in front), rounded to `dtype`.
+// A floating array of rank 4 (rank 3: batch 1), converted to `dtype`.
 Tensor load_heads(const char* option, const std::string& path, DType dtype) {
   const Tensor array = qkv::load_npy(path);
   qkv::Dims shape = array.shape();
@@ -172,11 +173,11 @@ Tensor load_heads(const char* option, const std::string& path, DType dtype) {
   return qkv::converted({array.raw(), array.dtype(), shape, contiguous_strides(shape)}, dtype);
 }
 
-// The inputs, and the options that point into them.
+// The inputs, and options with views of them.
 struct Inputs {
   Tensor q, k, v;            // [batch, n_head | n_kv_head, seq, dim]
   Tensor dout;               // [batch, n_head, q_len, d_v]; empty if not given
-  std::list<Tensor> arrays;  // of options, as in the files
+  std::list<Tensor> arrays;  // arrays of options, as stored
   qkv::AttentionOptions options;
 };
 
@@ -211,11 +212,11 @@ void load(const Options& o, Inputs& in) {
   if (!o.dout.empty()) in.dout = load_heads("--dout", o.dout, dtype);
   load_options(o, in);
   require(o.dmask.empty() || a.mask.dtype != DType::boolean,
-          "--dmask needs a floating mask; a bool one has no gradient");
+          "--dmask needs a floating mask; a bool mask has no gradient");
   a.causal = !o.causal.empty();
-  const bool alone = o.causal == "alone";  // clear where both alignments are the same
+  const bool alone = o.causal == "alone";  // unambiguous only if both alignments are equal
   if (alone && in.q.shape()[2] != in.k.shape()[2])
-    throw UsageError("--causal of " + std::to_string(in.q.shape()[2]) + " queries and " +
+    throw UsageError("--causal with " + std::to_string(in.q.shape()[2]) + " queries and " +
                      std::to_string(in.k.shape()[2]) + " keys needs an alignment: top-left, bottom-right or start");
   a.alignment = alignment(alone ? "top-left" : a.causal ? o.causal : o.align);
   if (wide || o.path == "reference") a.path = qkv::AttentionPath::reference;
@@ -227,7 +228,7 @@ class Results {
  public:
   explicit Results(const Inputs& in) : dtype_(in.q.dtype() == DType::f64 ? DType::f64 : DType::f32) {}
 
-  // Zeros of a shape to be saved at a path; without a path, an empty view: not wanted.
+  // A zero array to be saved at a path; an empty view (not requested) without a path.
   qkv::View add(const std::string& path, const qkv::Dims& shape) {
     if (path.empty()) return {};
     files_.push_back({path, Tensor(shape, dtype_)});
@@ -297,7 +298,7 @@ void run(const Options& o) {
   results.save();
 }
 
-// The options that stand for themselves: arrays are files, the rest numbers and flags.
+// Options that need no special handling: files for arrays, numbers and flags.
 void add_options(CLI::App& command, Options& o) {
   qkv::for_each_other_option(
       [&]<class T>(const qkv::OptionText& option, T& to) {
@@ -306,7 +307,7 @@ void add_options(CLI::App& command, Options& o) {
           command.add_option(name, o.files[option.name], option.help)->type_name("FILE")->group("Arrays to read");
         else if constexpr (std::is_same_v<T, bool>)
           command.add_flag(name, to, option.help);
-        else if constexpr (!std::is_same_v<T, qkv::AttentionDropout>)  // that is for training
+        else if constexpr (!std::is_same_v<T, qkv::AttentionDropout>)  // used only in training
           qkv::cli::add_number(command, name, to, option.help)->type_name("X");
       },
       o.attention);
@@ -331,7 +332,8 @@ void add(CLI::App& app) {
   const CLI::Option* causal = how("--causal", o->causal, "Causal mask with this alignment")->expected(0, 1);
   how("--align", o->align, "Alignment for --window or --alibi-slopes without --causal");
   command->add_option("--start", o->start, "Position of query 0 of each sequence")->type_name("N[,N...]");
-  command->add_option("--window", o->window, "Keys before and after that a query may read")->type_name("LEFT,RIGHT");
+  command->add_option("--window", o->window, "Attention window: keys before and after the query")
+      ->type_name("LEFT,RIGHT");
   add_options(*command, *o);
   qkv::cli::add_choice(*command, "--dtype", o->dtype, {"f32", "f64", "bf16", "f16"}, "Compute dtype [f32]");
   qkv::cli::add_choice(*command, "--path", o->path, {"reference", "tiled"},

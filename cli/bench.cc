@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv bench: how fast this machine is, and how much of that attention and training use.
+// qkv bench: hardware limits, and the speed of attention, training and generation relative to them.
 #include "bench.h"
 
 #include <fmt/format.h>
@@ -10,12 +10,12 @@
 namespace {
 
 constexpr const char* kFooter = R"(
-A speed means something beside its ceiling, and on a machine that does nothing else. Ceilings are measured by the same
-process, between the passes they belong to, with the same threads and the same kernels (QKV_KERNELS forces a set).
-  qkv bench peak            how fast it multiplies and adds, and reads memory
-  qkv bench attention       forward, backward and decode against those ceilings
-  qkv bench train           optimizer steps of a whole model
-  qkv bench generate        prompts read and tokens written)";
+Speeds are compared with hardware limits, which the same process measures between the runs, with the same threads and
+kernels (QKV_KERNELS forces a kernel set). Run benchmarks on an idle machine.
+  qkv bench peak            FLOP/s and read bandwidth of this machine
+  qkv bench attention       forward, backward and decode
+  qkv bench train           training steps of a whole model
+  qkv bench generate        prefill and decode)";
 
 void add(CLI::App& app) {
   CLI::App* bench =
@@ -35,7 +35,7 @@ const qkv::cli::Subcommand kBench(50, add);
 void qkv::cli::require_cpu(const std::string& device, const std::string& what) {
   if (!device.empty() && device != "cpu")
     throw UsageError(
-        fmt::format("{} is measured against the processor's ceilings: --device expected cpu; found {}", what, device));
+        fmt::format("{} is compared with the limits of the CPU: --device expected cpu; found {}", what, device));
 }
 
 std::vector<std::int32_t> qkv::cli::random_tokens(std::int64_t count, std::int64_t vocab_size, std::uint64_t seed) {
@@ -62,8 +62,7 @@ std::vector<std::string> qkv::cli::split(const std::string& list) {
 }
 
 void qkv::cli::note_other_load() {
-  double load = 0;  // threads that ran or waited in the last minute, those of an earlier run of this program too
+  double load = 0;  // average over the last minute; includes earlier runs of this program
   if (getloadavg(&load, 1) != 1 || load < 1.5 * std::thread::hardware_concurrency()) return;
-  print_error(
-      fmt::format("qkv: note: this machine is busy with other things (load {:.1f}); speeds mean little\n", load));
+  print_error(fmt::format("qkv: note: other programs are busy (load {:.1f}); measurements are unreliable\n", load));
 }

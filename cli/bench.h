@@ -18,13 +18,13 @@ void add_bench_generate(CLI::App& bench);
 // Pseudo-random tokens below vocab_size; the same for the same seed.
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocab_size, std::uint64_t seed);
 
-// What stands between the commas of a list.
+// The items of a comma-separated list.
 std::vector<std::string> split(const std::string& list);
 
-// Throws UsageError unless the device is the processor, whose ceilings `what` is measured against.
+// Throws UsageError unless the device is the CPU: `what` is compared with the CPU's limits.
 void require_cpu(const std::string& device, const std::string& what);
 
-// Says on standard error if other programs use the processors: speeds mean little then.
+// Prints a note on standard error if other programs keep the CPU busy, since timings are then unreliable.
 void note_other_load();
 
 }  // namespace qkv::cli

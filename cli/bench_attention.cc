@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv bench attention: options, the list of what is measured, and the lines of forward and backward passes.
+// qkv bench attention: options, cases, and the output of forward and backward passes.
 #include "bench_attention.h"
 
 #include <fmt/format.h>
@@ -28,32 +28,29 @@ struct RawOptions {
 };
 
 constexpr const char* kFooter = R"(
-Shapes are BxHxTxD: batch, query heads, queries, head size; several with commas between them. After a colon:
-  :kv=N  key heads (default: as many as query heads)     :k=LEN  keys (default: as many as queries)
-  :dv=N  size of the values (default: D)                 :window=N, :causal, :full  for this shape alone
-A causal mask ends with the last key (bottom-right). A window of N lets a query read N keys: itself and those before it
-(and as many after it without --causal). Passes are forward, backward (dq, dk and dv, from out and lse) and decode: T
-new tokens against a KV cache of k tokens. Without --pass, shapes whose keys are 16 times their queries or more are
-decoded, others run forward and backward. Without --shapes: the table of figures that this project holds itself to.
+Shapes are BxHxTxD: batch, query heads, queries, head size; separate several with commas. After a colon:
+  :kv=N  key heads (default: query heads)      :k=LEN  keys (default: queries)
+  :dv=N  value size (default: D)               :window=N, :causal, :full  for this shape only
+The causal mask is bottom-right. With a window of N, a query attends to N keys: itself and those before it (and as many
+after it without --causal). Passes are forward, backward (dq, dk and dv, from out and lse) and decode: T new tokens with
+a KV cache of k tokens. Without --pass, shapes with at least 16 times as many keys as queries are decoded, others run
+forward and backward. Without --shapes: the standard table of docs/performance.md.
 
-A line has the median of --reps runs, and
-  GF/s       the operations that the mask needs in that time: 4 x D for each pair of query and key that may be read,
-             2.5 x that backward. What is computed beside that does not count.
-  of peak    GF/s as a part of the peak: a loop of multiply-adds over registers in the same type with the same threads,
-             measured between the runs, the median of as many samples. Types without products of their own (f16
-             always, bf16 without AVX512_BF16) are multiplied as f32.
-  GB/s       of decoding: the bytes of keys and values that are read in that time, as a part of what a loop that only
-             reads the same memory reaches. Caches take turns, 512 MB of them (--memory-mb), so that no processor cache
-             helps.
-  best       the shortest run, and its part of the fastest peak: on a busy machine nearer to the truth than the medians.
-  max error  the largest difference from the reference path in f64, on the same inputs. A result whose difference is
-             more than rounding explains (--limit) is an error, and is not timed.
-  of share   with a window: the time, as a part of the same pass without it, over the window's part of the pairs.
+Each line has the median of --reps runs, and
+  GFLOP/s    FLOPs that the mask requires per second: 4 x D per visible query-key pair, 2.5 x that backward. Extra work
+             does not count.
+  of peak    share of the peak: a register-only FMA loop in the same type with the same threads, measured between the
+             runs (median). Types without FMA instructions (f16 always, bf16 without AVX512_BF16) are computed as f32.
+  GB/s       decode: bytes of keys and values read per second, and their share of the bandwidth of a loop that only
+             reads the same memory. It cycles through 512 MB of KV caches (--memory-mb) to defeat CPU caches.
+  best       the fastest run, and its share of the highest peak: more reliable than the median on a busy machine.
+  max error  largest difference from the reference path in f64 on the same inputs. A difference above the rounding
+             error (--limit) is an error, and the case is not timed.
+  of share   with a window: time relative to the same pass without it, divided by the window's share of the pairs.
 
---matrix runs every option and every head size from 16 to 256 on one shape (2x4x1024x64 unless --shapes has another)
-against the plain case, measurement by measurement in turn, and prints the ratio of their GF/s: what an option costs
-beside the pairs it allows. Ratios below 60 % are measured again, twice, and marked if they stay there; --check makes
-them exit status 1.
+--matrix compares every option and every head size from 16 to 256 on one shape (2x4x1024x64, or --shapes) with the plain
+case, in alternating runs, and prints the ratio of their GFLOP/s: the cost of an option per visible pair. Ratios below
+60 % are measured twice more, and marked if they stay below; with --check they give exit status 1.
 
 Examples
   qkv bench attention
@@ -65,13 +62,13 @@ Examples
 Pass pass_of(const std::string& name) {
   for (const Pass pass : {Pass::forward, Pass::backward, Pass::decode})
     if (name == pass_name(pass)) return pass;
-  throw UsageError("--pass takes forward, backward and decode; found '" + name + "'");
+  throw UsageError("--pass expected forward, backward or decode; found '" + name + "'");
 }
 
 DType dtype_of_name(const std::string& name) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     if (name == dtype_name(dtype)) return dtype;
-  throw UsageError("--dtype takes f32, bf16 and f16; found '" + name + "'");
+  throw UsageError("--dtype expected f32, bf16 or f16; found '" + name + "'");
 }
 
 std::vector<Pass> passes_of(const AttentionCase& sizes, const BenchOptions& options) {
@@ -100,13 +97,13 @@ BenchOptions settled(const RawOptions& raw) {
   for (const std::string& dtype : split(raw.dtypes)) options.dtypes.push_back(dtype_of_name(dtype));
   if (options.matrix) {
     if (options.shapes.empty()) options.shapes.push_back(parse_shape("2x4x1024x64", defaults));
-    if (options.shapes.size() != 1) throw UsageError("--matrix takes one shape");
+    if (options.shapes.size() != 1) throw UsageError("--matrix expected one shape");
     for (const Pass pass : options.passes)
-      if (pass == Pass::decode) throw UsageError("--matrix runs forward and backward");
+      if (pass == Pass::decode) throw UsageError("--matrix supports only forward and backward");
   } else if (options.check) {
-    throw UsageError("--check belongs to --matrix");
+    throw UsageError("--check needs --matrix");
   } else if (!raw.shapes && (raw.no_causal || raw.causal || raw.window > 0)) {
-    throw UsageError("--causal, --no-causal and --window need --shapes; the table of figures has its own");
+    throw UsageError("--causal, --no-causal and --window need --shapes; the standard table sets its own");
   }
   if (!options.matrix) check_decoding(options);
   return options;
@@ -117,7 +114,7 @@ struct Item {
   std::vector<Pass> passes;
 };
 
-// The table of figures.
+// The standard table.
 const std::vector<Item>& figures() {
   static const std::vector<Item> items = {
       {"1x12x1024x64", {Pass::forward, Pass::backward}},
@@ -156,11 +153,11 @@ void run_all(const BenchOptions& options) {
 
 void print_clock(const BenchOptions& options) {
   const std::string kernels(kernel_set());
-  std::string text = fmt::format("{} threads, kernels {}; by the clock", num_threads(), kernels);
+  std::string text = fmt::format("threads: {}, kernels: {}; theoretical peak", num_threads(), kernels);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     if (!std::count(options.dtypes.begin(), options.dtypes.end(), dtype)) continue;
     const TheoreticalPeak peak = theoretical_peak(dtype, kernels);
-    text += fmt::format(" {} {:.1f} GF/s ({} x {:.2f} GHz x {})", dtype_name(dtype), peak.gflops, num_threads(),
+    text += fmt::format(" {} {:.1f} GFLOP/s ({} x {:.2f} GHz x {})", dtype_name(dtype), peak.gflops, num_threads(),
                         peak.ghz, peak.operations_per_cycle);
   }
   print(text + "\n");
@@ -170,14 +167,14 @@ void run(const RawOptions& raw) {
   require_cpu(raw.device, "attention");
   const BenchOptions options = settled(raw);
   note_other_load();
-  (void)kernel_set();  // an unknown QKV_KERNELS is told before anything is measured
+  (void)kernel_set();  // reports an unknown QKV_KERNELS before any measurement
   if (!options.json) print_clock(options);
   if (!options.matrix) return run_all(options);
   if (!bench_matrix(options) && options.check)
     throw std::runtime_error("[bench] an option or head size is below 60 % of the plain case");
 }
 
-// The time of a pass without its window, and the part of its pairs that the window leaves.
+// The time of a pass without its window, and the window's share of the pairs.
 struct Twin {
   std::unique_ptr<AttentionArrays> arrays;
   double share = 0;
@@ -194,7 +191,7 @@ Twin unwindowed(const AttentionArrays& arrays, DType dtype) {
 }
 
 struct Speeds {
-  double flops;                        // of a pass
+  double flops;                        // per pass
   std::vector<double> seconds, peaks;  // [reps]
   double max_error, of_share;          // of_share 0: no window
 
@@ -220,7 +217,7 @@ void print_line(const AttentionCase& sizes, Pass pass, DType dtype, const Speeds
     return;
   }
   std::string text = fmt::format(
-      "{:<8} {:<4} {:<20} {:<17} {} threads {} {:9.3f} ms {:8.1f} GF/s {:5.1f} % of peak {:.1f}  max error {:.1e}  "
+      "{:<8} {:<4} {:<20} {:<17} threads {} {} {:9.3f} ms {:8.1f} GFLOP/s {:5.1f} % of peak {:.1f}  max error {:.1e}  "
       "best "
       "{:.3f} ms {:.1f} %",
       pass_name(pass), dtype_name(dtype), sizes.shape_text(), sizes.mask_text(), num_threads(), kernel_set(), s.ms(),
@@ -281,7 +278,7 @@ void add_bench_attention(CLI::App& bench) {
   command->add_option("--pass", raw->passes, "forward, backward, decode")->type_name("PASS[,PASS...]");
   command->add_option("--dtype", raw->dtypes, "f32, bf16, f16 (default f32,bf16)")->type_name("TYPE[,TYPE...]");
   CLI::Option* causal = command->add_flag("--causal", raw->causal, "Causal mask [yes, except with --matrix]");
-  command->add_flag("--no-causal", raw->no_causal, "No mask: every query reads every key")->excludes(causal);
+  command->add_flag("--no-causal", raw->no_causal, "No mask: full attention")->excludes(causal);
   add_number(*command, "--window", raw->window, "Attention window: keys per query, itself included; 0 = all")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
       ->type_name("N");
@@ -294,7 +291,7 @@ void add_bench_attention(CLI::App& bench) {
              "Largest relative difference from f64 [2e-5 f32, 4e-3 f16, 3e-2 bf16]")
       ->check(at_least(0))
       ->type_name("X");
-  add_number(*command, "--memory-mb", raw->bench.megabytes, "Memory that decoding cycles through, MiB [512]")
+  add_number(*command, "--memory-mb", raw->bench.megabytes, "Memory that decode cycles through, MiB [512]")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
   command->add_flag("--matrix", raw->bench.matrix, "Every option and head size vs. the plain case");

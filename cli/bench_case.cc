@@ -88,7 +88,7 @@ void AttentionArrays::make_mask() {
     mask_ = random_tensor(shape, DType::f32, 5);
   } else {
     mask_ = Tensor(shape, DType::boolean);
-    // One key in ten hidden.
+    // One key in ten is masked.
     for (std::int64_t i = 0; i < mask_.size(); ++i)
       mask_.data<bool>()[i] = uniform(static_cast<std::uint64_t>(i)) >= 0.1f;
   }

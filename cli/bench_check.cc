@@ -12,8 +12,8 @@
 namespace qkv::cli {
 namespace {
 
-constexpr std::int64_t kRows = 64;  // query rows handed to the reference path at a time
-constexpr double kMaxWork = 2.2e9;  // pairs x (d_k + d_v) that are computed again: seconds
+constexpr std::int64_t kRows = 64;   // query rows per call of the reference path
+constexpr double kMostWork = 2.2e9;  // pairs x (d_k + d_v) to recompute: seconds
 
 double element(const ConstView& x, std::int64_t at) {
   switch (x.dtype) {
@@ -28,7 +28,7 @@ double element(const ConstView& x, std::int64_t at) {
   }
 }
 
-// Heads [first, first + count) of sequence b, widened: [count, seq, d].
+// Heads [first, first + count) of sequence b in f64: [count, seq, d].
 Tensor widened(const ConstView& x, std::int64_t b, std::int64_t first, std::int64_t count) {
   const Dims& s = x.strides;
   Tensor wide({count, x.shape[2], x.shape[3]}, DType::f64);
@@ -39,13 +39,13 @@ Tensor widened(const ConstView& x, std::int64_t b, std::int64_t first, std::int6
   return wide;
 }
 
-// Differences and sizes of one array.
+// Largest difference and value of one array.
 struct Comparison {
   double difference = 0, largest = 0;
 
   void add(double found, double right) {
     const double d = std::abs(found - right);
-    if (!(d <= difference)) difference = d;  // NaN stays
+    if (!(d <= difference)) difference = d;  // keeps NaN
     largest = std::max(largest, std::abs(right));
   }
   void add_to(Deviation& deviation) const {
@@ -57,15 +57,15 @@ struct Comparison {
   }
 };
 
-// Everything that is compared; empty views are not.
+// All arrays to compare; empty views are skipped.
 struct Subject {
   const AttentionCase& sizes;
   const AttentionOptions& options;
   ConstView q, k, v, out, dout, dq, dk, dv, dmask, dsinks;
 };
 
-// The part of a mask that belongs to `heads` heads from h, to blocks of `rows` query rows from row0 on in place of the
-// batch, and to keys [key0, key0 + keys). V is View or ConstView.
+// The part of a mask for `heads` heads from h, for blocks of `rows` query rows from row0 on (as the batch dimension),
+// and for keys [key0, key0 + keys). V is View or ConstView.
 template <class V>
 V part_of_mask(V mask, std::int64_t b, std::int64_t h, std::int64_t heads, std::int64_t row0, std::int64_t blocks,
                std::int64_t rows, std::int64_t key0, std::int64_t keys) {
@@ -93,7 +93,7 @@ ConstView heads_of(ConstView x, std::int64_t first, std::int64_t count) {
   return x;
 }
 
-// The query heads that read key head g of sequence b.
+// The query heads of key head g of sequence b.
 class GroupCheck {
  public:
   GroupCheck(const Subject& subject, std::int64_t b, std::int64_t g, std::int64_t row_step)
@@ -112,7 +112,7 @@ class GroupCheck {
     dv_ = Tensor(v_.shape(), DType::f64);
   }
 
-  // out, dq, dk and dv go into the deviation; what the mask and the sinks get is added to dmask and dsinks.
+  // Compares out, dq, dk and dv; adds the gradients of mask and sinks to dmask and dsinks.
   void run(Deviation& deviation, const View& dmask, const View& dsinks) {
     const std::int64_t rows = sequence_.q_len, whole = rows / kRows;  // blocks
     const std::int64_t at_once = row_step_ == 1 ? num_threads() : 1;
@@ -175,7 +175,7 @@ class GroupCheck {
     return {x.data<double>() + row0 * d, DType::f64, {blocks, heads_, rows, d}, {rows * d, x.shape()[1] * d, d, 1}};
   }
 
-  // Keys of [1, seq, d] as [blocks, 1, keys, d], the same ones for every block.
+  // Keys of [1, seq, d] as [blocks, 1, keys, d], the same for every block.
   static ConstView keys_from(const Tensor& x, std::int64_t key0, std::int64_t keys, std::int64_t blocks) {
     const std::int64_t d = x.shape()[2];
     return {x.data<double>() + key0 * d, DType::f64, {blocks, 1, keys, d}, {0, 0, d, 1}};
@@ -240,7 +240,7 @@ class GroupCheck {
   Comparison out_comparison_, dq_comparison_, dk_comparison_, dv_comparison_;
 };
 
-// Work of one key head and the query heads that read it, in the widest sequence.
+// Work of one key head and its query heads, in the longest sequence.
 double group_work(const AttentionCase& c, const AttentionOptions& options) {
   const Sequence s = sequence_of(c, options, 0);
   double pairs = 0;
@@ -251,7 +251,7 @@ double group_work(const AttentionCase& c, const AttentionOptions& options) {
   return pairs * static_cast<double>((c.d_k + c.d_v) * (c.n_head / c.n_kv_head));
 }
 
-// One block of rows in so many is computed again.
+// One out of this many row blocks is recomputed.
 std::int64_t row_step(const AttentionCase& c, const AttentionOptions& options) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(group_work(c, options) / kMaxWork)));
 }
@@ -259,11 +259,11 @@ std::int64_t row_step(const AttentionCase& c, const AttentionOptions& options) {
 Deviation check(const Subject& x) {
   const AttentionCase& c = x.sizes;
   const std::int64_t groups = c.batch * c.n_kv_head, step = row_step(c, x.options);
-  // The last one, and others evenly spread.
+  // The last one, and others evenly spaced.
   std::int64_t count =
       std::clamp<std::int64_t>(static_cast<std::int64_t>(kMaxWork / std::max(1.0, group_work(c, x.options))), 1,
                                std::min<std::int64_t>(groups, 3));
-  if (x.dmask || x.dsinks) count = groups;  // they are sums over all
+  if (x.dmask || x.dsinks) count = groups;  // they sum over all groups
   Tensor dmask, dsinks;
   if (x.dmask) dmask = Tensor(x.dmask.shape, DType::f64);
   if (x.dsinks) dsinks = Tensor(x.dsinks.shape, DType::f64);
@@ -282,7 +282,7 @@ Deviation check(const Subject& x) {
   return deviation;
 }
 
-// 0 in the rows of dout that are not computed again.
+// Sets rows of dout that are not recomputed to 0.
 void keep_checked_rows(const AttentionCase& c, std::int64_t step, Tensor& dout) {
   const std::int64_t row = static_cast<std::int64_t>(dtype_size(dout.dtype())) * c.d_v;
   for (std::int64_t h = 0; h < c.batch * c.n_head; ++h)
@@ -303,7 +303,7 @@ Deviation run_and_check(AttentionArrays& arrays, bool backward, double limit, co
   Tensor whole;
   if (step > 1) {
     if (c.heads_inside || c.lengths || c.wants_dmask || c.wants_dsinks)
-      throw std::runtime_error("[bench] the shape is too large to be checked with these options");
+      throw std::runtime_error("[bench] the shape is too large to check with these options");
     whole = arrays.dout_tensor();
     keep_checked_rows(c, step, arrays.dout_tensor());
     arrays.backward();
@@ -325,7 +325,7 @@ void require_right(const Deviation& deviation, DType dtype, double limit, const 
   if (limit == 0) limit = dtype == DType::f32 ? 2e-5 : dtype == DType::f16 ? 4e-3 : 3e-2;
   if (deviation.relative <= limit) return;
   throw std::runtime_error(fmt::format(
-      "[bench] {} is wrong and is not timed: expected a difference from f64 of at most {:.2g} of the largest value; "
+      "[bench] {}: wrong result, not timed: expected a difference from f64 of at most {:.2g} of the largest value; "
       "found {:.2g}",
       what, limit, deviation.relative));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding: new tokens against a KV cache, limited by how fast memory is read.
+// Decode: new tokens with a KV cache, limited by memory bandwidth.
 #include <fmt/format.h>
 #include <qkv/kernels.h>
 #include <qkv/kv_cache.h>
@@ -15,7 +15,7 @@
 namespace qkv::cli {
 namespace {
 
-constexpr std::int64_t kChunk = 1024;  // tokens appended at a time
+constexpr std::int64_t kChunk = 1024;  // tokens per append
 
 KvCache filled_cache(const AttentionCase& c, DType dtype, std::int64_t held, std::uint64_t seed) {
   KvCache cache(c.batch, c.n_kv_head, c.d_k, c.d_v, held, 0, dtype);
@@ -28,13 +28,13 @@ KvCache filled_cache(const AttentionCase& c, DType dtype, std::int64_t held, std
   return cache;
 }
 
-// What a full cache shows is dense.
+// The view of a full cache is contiguous.
 std::span<const std::byte> bytes_of(const ConstView& whole) {
   return {static_cast<const std::byte*>(whole.data),
           static_cast<std::size_t>(element_count(whole.shape)) * dtype_size(whole.dtype)};
 }
 
-// Reads the memory of the caches; caches too small for that are compared with memory of the meter's own.
+// A meter that reads the memory of the caches; if they are too small it allocates its own.
 ReadMeter meter_of(const std::vector<KvCache>& caches, std::int64_t own_bytes) {
   constexpr std::size_t kEnough = 1 << 20;  // bytes
   std::vector<std::span<const std::byte>> memory;
@@ -61,7 +61,7 @@ void print_line(const AttentionCase& sizes, DType dtype, const Speeds& s, bool j
     return;
   }
   print(fmt::format(
-      "{:<8} {:<4} {:<20} {:<17} {} threads {} {:9.3f} ms {:8.1f} GB/s {:5.1f} % of read {:.1f}  max error {:.1e}\n",
+      "{:<8} {:<4} {:<20} {:<17} threads {} {} {:9.3f} ms {:8.1f} GB/s {:5.1f} % of read {:.1f}  max error {:.1e}\n",
       "decode", dtype_name(dtype), sizes.shape_text(), sizes.mask_text(), num_threads(), kernel_set(), s.ms, s.gb_per_s,
       100 * s.gb_per_s / s.read_gb_per_s, s.read_gb_per_s, s.max_error));
 }
@@ -70,8 +70,8 @@ void print_line(const AttentionCase& sizes, DType dtype, const Speeds& s, bool j
 
 void bench_decode(const AttentionCase& given, DType dtype, const BenchOptions& options) {
   AttentionCase sizes = given;
-  sizes.causal = true;  // the new tokens are the last ones of the cache
-  // A window needs no more than it reads.
+  sizes.causal = true;  // the new tokens are the last in the cache
+  // With a window, the cache contains only the keys it needs.
   const std::int64_t held = sizes.window > 0 ? std::min(sizes.kv_len, sizes.window + sizes.q_len - 1) : sizes.kv_len;
   const std::int64_t bytes =
       sizes.batch * sizes.n_kv_head * held * (sizes.d_k + sizes.d_v) * static_cast<std::int64_t>(dtype_size(dtype));
@@ -80,7 +80,7 @@ void bench_decode(const AttentionCase& given, DType dtype, const BenchOptions& o
     caches.push_back(filled_cache(sizes, dtype, held, caches.size() + 1));
 
   const Tensor q = random_tensor({sizes.batch, sizes.n_head, sizes.q_len, sizes.d_k}, dtype, 7);
-  Tensor out({sizes.batch, sizes.n_head, sizes.q_len, sizes.d_v}, dtype);  // as q, with d_v
+  Tensor out({sizes.batch, sizes.n_head, sizes.q_len, sizes.d_v}, dtype);  // like q, with d_v
   AttentionOptions attend;
   if (sizes.window > 0) attend.window_left = sizes.window - 1;
   const AttentionResults results{.out = out.view(), .lse = {}, .probs = {}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv bench generate: how fast a model reads prompts and writes, against the ceilings measured in between.
+// qkv bench generate: prefill and decode speed relative to hardware limits measured in between.
 #include <fmt/format.h>
 #include <qkv/engine.h>
 #include <qkv/measure.h>
@@ -30,19 +30,20 @@ struct Options {
 };
 
 constexpr const char* kFooter = R"(
-  pp N   a prompt of N tokens is read at once; beside it the share of the peak (qkv bench peak) that its multiply-adds
-         reach, of f32 or, for models in bf16, of bf16. The head works for the last token alone, as in generation.
-  tg N   N tokens are read one after the other, as generation does; beside it the bytes of weights and of keys and
-         values that it went through in a second, and their share of how fast this machine reads memory in order.
-Each is the mean of --reps runs, with its deviation; ceilings are measured between the runs, with the same threads.
---depth begins with that many tokens in the context. With --batch, that many sequences are read in step: rates count the
-tokens of all. Token ids are random: the time does not depend on them. Without -m, so are the weights.
+  pp N   prefill of N tokens; with the share of the peak (qkv bench peak) that its FLOPs reach, in f32, or in bf16 for
+         models in bf16. Logits are computed only for the last token, as in generation.
+  tg N   decode of N tokens, one by one; with the bytes of weights, keys and values read per second, and their share of
+         this machine's sequential read bandwidth.
+Each is the mean of --reps runs, with the standard deviation; limits are measured between the runs, with the same
+threads. --depth starts with that many tokens in the context. With --batch-size, that many sequences are evaluated
+together; rates count the tokens of all. Tokens are random (the time does not depend on them), and so are the weights
+without -m.
 
---check-bits measures nothing: it reads a text at once, in chunks, token by token, alone, in a batch, with 1, 2 and 3
-threads, and compares all logits bit by bit.
+--check-bits measures no time: it evaluates a text at once, in chunks, token by token, as one sequence and in a batch,
+with 1, 2 and 3 threads, and compares all logits bit by bit.
 
 Examples
-  qkv bench generate                                    ANDREA-120M's shape, weights in bf16
+  qkv bench generate                                    shape of ANDREA-120M, bf16 weights
   qkv bench generate -m model.gguf -p 512 -n 128 -t 2
   qkv bench generate -m model.gguf -p 0 -n 32 --depth 8000 --cache-type f16
   qkv bench generate -m model.gguf --batch 16 --json
@@ -56,7 +57,7 @@ qkv::Model make_model(const Options& o) {
   return model;
 }
 
-// Requests that an engine evaluates in step, each after the same --depth tokens.
+// Requests that an engine evaluates together, each after the same --depth tokens.
 class Requests {
  public:
   Requests(qkv::Model& model, const Options& o)
@@ -65,7 +66,7 @@ class Requests {
     bytes_per_token_ = static_cast<double>(state.bytes_per_token()) * static_cast<double>(o.batch);
   }
 
-  // Seconds that each takes for so many tokens of its prompt, random ones, and tokens that it generates.
+  // Seconds per request for this many random prompt tokens and this many generated tokens.
   double run(std::int64_t prompt, std::int64_t generated) {
     qkv::GenerateOptions options{.sampler = {.temperature = 0}, .max_tokens = generated, .shift = true, .keep = 0};
     double seconds = std::numeric_limits<double>::infinity();
@@ -74,7 +75,7 @@ class Requests {
       const std::vector<std::int32_t> own = qkv::cli::random_tokens(prompt, vocab_size_, ++seed_);
       tokens.insert(tokens.end(), own.begin(), own.end());
       engine_.submit(std::move(tokens), options, [&](const qkv::EngineEvent& event) {
-        if (event.result != nullptr)  // the last to begin does not count how the others did
+        if (event.result != nullptr)  // the last request to start; its time excludes the prefill of the others
           seconds = std::min(seconds, event.result->prompt_seconds + event.result->generate_seconds);
         return true;
       });
@@ -107,12 +108,12 @@ class Requests {
 
 struct Measured {
   std::string test;      // "pp512", "tg128"
-  double rate, spread;   // tokens per second: mean, deviation
-  double work, ceiling;  // 1e9 operations or bytes per second
+  double rate, spread;   // tokens per second: mean, standard deviation
+  double work, ceiling;  // GFLOP/s or GB/s
   bool reading;
 };
 
-// Rates of `reps` runs of `tokens` tokens each; a ceiling is sampled after each.
+// Rates of `reps` runs of `tokens` tokens each; the hardware limit is sampled after each.
 template <class Run, class Ceiling>
 Measured measure(const Options& o, const std::string& test, std::int64_t tokens, double work, bool reading,
                  const Run& run, const Ceiling& ceiling) {
@@ -170,14 +171,14 @@ void print_row(const Options& o, const qkv::Model& model, const Measured& m) {
   if (o.depth > 0) what += fmt::format(" @ {}", o.depth);
   if (o.batch > 1) what += fmt::format(" x {}", o.batch);
   qkv::cli::print(fmt::format("{:<16} {:9.1f} +- {:5.1f} tokens/s  {:7.1f} {} {:5.1f} % of {:.1f}\n", what, m.rate,
-                              m.spread, m.work, m.reading ? "GB/s" : "GF/s", 100 * m.work / m.ceiling, m.ceiling));
+                              m.spread, m.work, m.reading ? "GB/s" : "GFLOP/s", 100 * m.work / m.ceiling, m.ceiling));
 }
 
-// --- bits
+// --- check-bits
 
 using Logits = std::vector<float>;
 
-// The logits of the last token of a text read in chunks of `chunk` by as many sequences at once.
+// The logits of the last token of a text evaluated in chunks of `chunk` by `batch` sequences at once.
 std::vector<Logits> read_in_chunks(qkv::Model& model, std::span<const std::int32_t> text, std::size_t chunk,
                                    std::size_t batch) {
   std::vector<qkv::ModelState> states;
@@ -205,11 +206,11 @@ void check_bits(const Options& o, qkv::Model& model) {
         for (const Logits& logits : read_in_chunks(model, text, chunk, batch)) {
           ++compared;
           if (std::memcmp(logits.data(), expected, logits.size() * sizeof(float)) != 0)
-            throw std::runtime_error(fmt::format("logits differ: {} tokens in chunks of {}, {} sequences, {} threads",
+            throw std::runtime_error(fmt::format("logits differ: {} tokens in chunks of {}, sequences {}, threads {}",
                                                  length, chunk, batch, threads));
         }
   }
-  qkv::cli::print(fmt::format("{} tokens: {} ways of reading gave the same {} logits, bit by bit\n", length, compared,
+  qkv::cli::print(fmt::format("{} tokens: {} evaluations gave the same {} logits, bit by bit\n", length, compared,
                               model.config().vocab_size));
 }
 
@@ -219,13 +220,13 @@ void run(const Options& o) {
   qkv::Model model = make_model(o);
   if (o.check_bits) return check_bits(o, model);
   if (o.depth + std::max(o.prompt, o.generate) > model.config().ctx_len)
-    throw qkv::cli::UsageError(fmt::format("the model's context has {} tokens, too few for --depth {} and {} more",
+    throw qkv::cli::UsageError(fmt::format("the model's context of {} tokens is too small for --depth {} and {} more",
                                            model.config().ctx_len, o.depth, std::max(o.prompt, o.generate)));
   Requests requests(model, o);
-  requests.run(1, 1);  // makes the weights ready
+  requests.run(1, 1);  // prepares the weights
   if (!o.json)
     qkv::cli::print(fmt::format(
-        "{}: weights of {:.1f} MB, {} compute, cache {}, {} threads\n", o.model.empty() ? o.preset : o.model,
+        "{}: weights of {:.1f} MB, {} compute, cache {}, threads {}\n", o.model.empty() ? o.preset : o.model,
         static_cast<double>(model.weight_bytes()) / 1e6, qkv::dtype_name(model.compute_dtype()),
         o.cache_type.empty() ? std::string(qkv::dtype_name(model.compute_dtype())) : o.cache_type, qkv::num_threads()));
   if (o.prompt > 0) print_row(o, model, prompt(o, model, requests, model.compute_dtype()));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every option of attention and every usual head size against the plain case: nothing may fall back to a slower path
-// unseen.
+// Compares every attention option and every common head size with the plain case, to detect fallbacks to a slow path.
 #include <fmt/format.h>
 #include <qkv/kernels.h>
 #include <qkv/threads.h>
@@ -21,8 +20,8 @@ constexpr double kLeastRatio = 0.6;
 struct Variant {
   std::string name;
   AttentionCase sizes;
-  bool f16 = false;        // stored as f16 whatever the type
-  bool gradients = false;  // differs from others in the backward pass alone
+  bool f16 = false;        // stored as f16 for any dtype
+  bool gradients = false;  // differs only in the backward pass
 };
 
 AttentionCase with_mask(AttentionCase sizes, MaskKind kind, std::array<bool, 4> axes) {
@@ -46,7 +45,7 @@ void add_masks(const AttentionCase& plain, std::vector<Variant>& variants) {
   for (const Broadcast& b : kBroadcasts)
     variants.push_back({std::string("additive mask ") + b.name, with_mask(plain, MaskKind::additive, b.axes)});
   for (const Broadcast& b : kBroadcasts) {
-    if (!b.axes[3]) continue;  // the same for all keys: its gradient is 0
+    if (!b.axes[3]) continue;  // constant over keys: its gradient is 0
     Variant variant{std::string("dmask ") + b.name, with_mask(plain, MaskKind::additive, b.axes)};
     variant.sizes.wants_dmask = variant.gradients = true;
     variants.push_back(variant);
@@ -65,7 +64,7 @@ std::vector<Variant> option_variants(const AttentionCase& plain) {
     x.sizes.causal = true;
     x.sizes.window = std::max<std::int64_t>(1, plain.q_len / 4);
   });
-  add("window q/8 to both sides", [&](Variant& x) {
+  add("window q/8 on both sides", [&](Variant& x) {
     x.sizes.causal = false;
     x.sizes.window = std::max<std::int64_t>(1, plain.q_len / 8);
   });
@@ -81,7 +80,7 @@ std::vector<Variant> option_variants(const AttentionCase& plain) {
   add("sinks", [](Variant& x) { x.sizes.sinks = true; });
   add("dsinks", [](Variant& x) { x.sizes.sinks = x.sizes.wants_dsinks = x.gradients = true; });
   if (plain.n_head % 2 == 0)
-    add("2 query heads a key head", [](Variant& x) { x.sizes.n_kv_head = x.sizes.n_head / 2; });
+    add("2 query heads per key head", [](Variant& x) { x.sizes.n_kv_head = x.sizes.n_head / 2; });
   add("one key head", [](Variant& x) { x.sizes.n_kv_head = 1; });
   add("d_v = d_k / 2", [](Variant& x) { x.sizes.d_v = (x.sizes.d_k + 1) / 2; });
   add("d_v = 2 d_k", [](Variant& x) { x.sizes.d_v = 2 * x.sizes.d_k; });
@@ -106,7 +105,7 @@ struct Measured {
   double ratio() const { return gflops / plain_gflops; }
 };
 
-// A ratio that is too low is measured again, so that a moment's disturbance does not count.
+// Measures a low ratio again, to exclude a momentary disturbance.
 Measured measure(AttentionArrays& plain, const Variant& variant, Pass pass, DType dtype, const BenchOptions& options) {
   const bool backward = pass == Pass::backward;
   AttentionArrays arrays(variant.sizes, dtype);
@@ -136,7 +135,7 @@ Measured measure(AttentionArrays& plain, const Variant& variant, Pass pass, DTyp
 
 void print_line(const Variant& variant, Pass pass, DType dtype, const Measured& m, bool json) {
   if (!json) {
-    print(fmt::format("{:<8} {:<4} {:<34} {:9.3f} ms {:8.1f} GF/s {:5.0f} %{}  max error {:.1e}\n", pass_name(pass),
+    print(fmt::format("{:<8} {:<4} {:<34} {:9.3f} ms {:8.1f} GFLOP/s {:5.0f} %{}  max error {:.1e}\n", pass_name(pass),
                       dtype_name(dtype), variant.name, m.ms, m.gflops, 100 * m.ratio(),
                       m.ratio() < kLeastRatio ? " <--" : "    ", m.max_error));
     return;
@@ -151,7 +150,7 @@ void print_line(const Variant& variant, Pass pass, DType dtype, const Measured& 
   print(line.dump() + "\n");
 }
 
-// The number of variants below the least ratio.
+// The number of variants below kLeastRatio.
 int run_pass(const AttentionCase& sizes, Pass pass, DType dtype, const BenchOptions& options) {
   AttentionArrays plain(sizes, dtype);
   run_and_check(plain, pass == Pass::backward, options.limit,
@@ -159,7 +158,7 @@ int run_pass(const AttentionCase& sizes, Pass pass, DType dtype, const BenchOpti
   int low = 0;
   for (const Variant& variant : variants_of(sizes)) {
     if (variant.gradients && pass == Pass::forward) continue;
-    if (variant.f16 && dtype == DType::bf16) continue;  // f16 is multiplied as f32
+    if (variant.f16 && dtype == DType::bf16) continue;  // f16 is computed as f32
     const DType stored = variant.f16 ? DType::f16 : dtype;
     const Measured measured = measure(plain, variant, pass, stored, options);
     low += measured.ratio() < kLeastRatio;
@@ -174,7 +173,7 @@ bool bench_matrix(const BenchOptions& options) {
   const AttentionCase& plain = options.shapes.front();
   if (!options.json) {
     print(
-        fmt::format("{} {}, {} threads, kernels {}: GF/s on the operations that each mask needs, and their ratio to "
+        fmt::format("{} {}, threads {}, kernels {}: GFLOP/s of the FLOPs that each mask requires, and their ratio to "
                     "the plain case\n",
                     plain.shape_text(), plain.mask_text(), num_threads(), kernel_set()));
   }
@@ -182,7 +181,7 @@ bool bench_matrix(const BenchOptions& options) {
   int low = 0;
   for (const Pass pass : options.passes.empty() ? both : options.passes)
     for (const DType dtype : options.dtypes) low += run_pass(plain, pass, dtype, options);
-  if (!options.json) print(low == 0 ? "none is below 60 %\n" : fmt::format("{} below 60 %\n", low));
+  if (!options.json) print(low == 0 ? "none below 60 %\n" : fmt::format("{} below 60 %\n", low));
   return low == 0;
 }
 

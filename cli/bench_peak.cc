@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv bench peak: the ceilings of this machine.
+// qkv bench peak: the limits of this machine.
 #include <fmt/format.h>
 #include <qkv/kernels.h>
 #include <qkv/measure.h>
@@ -27,13 +27,13 @@ struct Options {
 };
 
 constexpr const char* kFooter = R"(
-Three ceilings, each the median of --reps runs, and the best of them:
-  f32, bf16   a loop of multiply-adds over registers alone, in the widest instructions of the kernels in use
-              (QKV_KERNELS); a set without bf16 products multiplies bf16 as f32. A multiply-add is two operations.
-              Next to it is the limit of the clock: threads x frequency x operations per cycle. The frequency is that of
-              a chain of additions, one per cycle; processors that slow down for wide instructions stay below it.
-  read        memory read in order, --memory-mb of it, more than the caches hold; the fastest of several loops (wide
-              loads, prefetching at several distances, several streams).
+Three limits, each the median and the best of --reps runs:
+  f32, bf16   a register-only FMA loop with the widest instructions of the kernels in use (QKV_KERNELS); a kernel set
+              without bf16 instructions computes bf16 as f32. An FMA is two FLOPs. The theoretical peak is threads x
+              frequency x FLOPs per cycle; the frequency is measured with a chain of dependent additions, one per
+              cycle. CPUs that reduce the clock for wide instructions stay below it.
+  read        sequential read of --memory-mb of memory, more than fits in the caches; the fastest of several loops (wide
+              loads, prefetch at several distances, several streams).
 
 Examples
   qkv bench peak
@@ -65,7 +65,7 @@ void multiply_adds(const Options& options, DType dtype) {
     qkv::cli::print(line.dump() + "\n");
     return;
   }
-  qkv::cli::print(fmt::format("{:<5} {:8.1f} GF/s  best {:.1f}; {:.1f} % of {:.1f} = {} x {:.2f} GHz x {} operations\n",
+  qkv::cli::print(fmt::format("{:<5} {:8.1f} GFLOP/s  best {:.1f}; {:.1f} % of {:.1f} = {} x {:.2f} GHz x {} FLOPs\n",
                               qkv::dtype_name(dtype), median, best, 100 * median / clock.gflops, clock.gflops,
                               qkv::num_threads(), clock.ghz, clock.operations_per_cycle));
 }
@@ -88,7 +88,7 @@ void reading(const Options& options) {
 void run(const Options& options) {
   qkv::cli::require_cpu(options.device, "the peak");
   qkv::cli::note_other_load();
-  if (!options.json) qkv::cli::print(fmt::format("{} threads, kernels {}\n", qkv::num_threads(), qkv::kernel_set()));
+  if (!options.json) qkv::cli::print(fmt::format("threads: {}, kernels: {}\n", qkv::num_threads(), qkv::kernel_set()));
   multiply_adds(options, DType::f32);
   multiply_adds(options, DType::bf16);
   reading(options);

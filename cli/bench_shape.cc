@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes as people write them.
+// Parses and prints shapes such as 1x12x1024x64:kv=4.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -11,8 +11,8 @@
 namespace qkv::cli {
 namespace {
 
-constexpr std::int64_t kLargest = std::int64_t{1} << 24;  // of one size
-constexpr double kMaxElements = 1e10;                     // of one array
+constexpr std::int64_t kLargest = std::int64_t{1} << 24;  // per dimension
+constexpr double kMostElements = 1e10;                    // per array
 
 [[noreturn]] void fail(const std::string& text, const std::string& reason) {
   throw UsageError("a shape is BxHxTxD[:kv=N][:k=LEN][:dv=N][:window=N][:causal|:full]; " + reason + " in '" + text +
@@ -28,7 +28,7 @@ std::int64_t number(const std::string& text, std::string_view digits, std::int64
   return value;
 }
 
-// The text up to `separator`, which is taken away with it.
+// Removes and returns the text up to `separator`, which is removed too.
 std::string_view take(std::string_view& rest, char separator) {
   const std::size_t end = std::min(rest.find(separator), rest.size());
   const std::string_view head = rest.substr(0, end);
@@ -52,7 +52,7 @@ void set_suffix(const std::string& text, std::string_view suffix, AttentionCase&
   } else if (name == "window") {
     sizes.window = number(text, rest, 0);
   } else {
-    fail(text, fmt::format("'{}' is not known", suffix));
+    fail(text, fmt::format("unknown suffix '{}'", suffix));
   }
 }
 
@@ -64,16 +64,16 @@ AttentionCase parse_shape(const std::string& text, const AttentionCase& defaults
   std::string_view plain = take(suffixes, ':');
   std::int64_t* const places[] = {&sizes.batch, &sizes.n_head, &sizes.q_len, &sizes.d_k};
   for (std::int64_t* place : places) {
-    if (plain.empty()) fail(text, "four numbers are needed");
+    if (plain.empty()) fail(text, "four numbers are required");
     *place = number(text, take(plain, 'x'));
   }
-  if (!plain.empty()) fail(text, "four numbers are needed");
+  if (!plain.empty()) fail(text, "four numbers are required");
   if (text.back() == ':') fail(text, "nothing follows the last colon");
   sizes.n_kv_head = sizes.n_head;
   sizes.kv_len = sizes.q_len;
   sizes.d_v = sizes.d_k;
   while (!suffixes.empty()) set_suffix(text, take(suffixes, ':'), sizes);
-  if (sizes.n_head % sizes.n_kv_head != 0) fail(text, "the heads are not a multiple of the key heads");
+  if (sizes.n_head % sizes.n_kv_head != 0) fail(text, "the query heads are not a multiple of the key heads");
   const auto large = [&](std::int64_t heads, std::int64_t length, std::int64_t d) {
     return static_cast<double>(sizes.batch) * static_cast<double>(heads) * static_cast<double>(length) *
                static_cast<double>(d) >

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time, and the middle of many times.
+// Timing and medians.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace qkv::cli {
 
-// The middle one; of an even number, the mean of the two in the middle. samples may not be empty.
+// The median; for an even count the mean of the two middle samples. samples may not be empty.
 inline double median_of(std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
   const std::size_t n = samples.size();
@@ -23,7 +23,7 @@ double seconds_of(const Work& work, int times = 1) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / times;
 }
 
-// How often work is to run in a row, so that a measurement takes about 2 ms or more.
+// The number of consecutive runs that make a measurement take at least about 2 ms.
 template <class Work>
 int times_in_a_row(const Work& work) {
   const double once = std::max(1e-7, std::min({seconds_of(work), seconds_of(work), seconds_of(work)}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv bench train: optimizer steps of a preset on drawn tokens, against the peak measured between them.
+// qkv bench train: training steps of a preset on random tokens, relative to the peak measured between them.
 #include <fmt/format.h>
 #include <qkv/measure.h>
 #include <qkv/threads.h>
@@ -27,10 +27,9 @@ struct Options {
 };
 
 constexpr const char* kFooter = R"(
-Whole training steps: forward, backward and optimizer, on random tokens, after one warm-up step. The
-peak is a loop of multiply-adds over registers (qkv bench peak), measured after each step with the same threads. A
-token's operations are 6 for each matrix parameter (embeddings not counted, the head counted) and 3 times the causal
-attention of the forward pass. The time of a step is the median.
+Complete training steps (forward, backward, optimizer) on random tokens, after one warm-up step. The peak is a
+register-only FMA loop (qkv bench peak), measured after each step with the same threads. FLOPs per token: 6 per matrix
+parameter (including the head, excluding embeddings) plus 3 times causal attention forward. The step time is the median.
 
 Examples
   qkv bench train
@@ -46,13 +45,13 @@ std::vector<DType> types_of(const std::string& list, const std::string& device) 
   std::vector<DType> types;
   for (const std::string& name : qkv::cli::split(list)) {
     if (name != "bf16" && name != "f32")
-      throw qkv::cli::UsageError("--dtype takes f32 and bf16, with commas between; found '" + name + "'");
+      throw qkv::cli::UsageError("--dtype expected f32, bf16 or both, comma-separated; found '" + name + "'");
     types.push_back(qkv::dtype_from_name(name));
   }
   return types;
 }
 
-// Random tokens for all steps.
+// A trainer with random tokens, enough for all steps.
 qkv::Trainer make_trainer(const Options& o, const qkv::ModelConfig& config, DType dtype) {
   qkv::TrainConfig train;
   train.batch_size = o.batch_size;
@@ -72,7 +71,7 @@ void run(const Options& o, DType dtype) {
   trainer.step();
   qkv::cli::TrainProfile profile;
   trainer.model().set_profile(&profile.model);
-  std::optional<qkv::PeakMeter> meter;  // of the processor; f64 has no such loop
+  std::optional<qkv::PeakMeter> meter;  // not for f64, which has no such loop
   if (dtype != DType::f64) meter.emplace(dtype);
   std::vector<double> seconds, peaks;
   for (std::int64_t i = 0; i < o.steps; ++i) {
@@ -102,10 +101,11 @@ void run(const Options& o, DType dtype) {
     qkv::cli::print(line.dump() + "\n");
     return;
   }
-  std::string text = fmt::format("{} {}: {:.1f} tokens/s, {:.1f} GF/s", o.preset, qkv::dtype_name(dtype), rate, gflops);
+  std::string text =
+      fmt::format("{} {}: {:.1f} tokens/s, {:.1f} GFLOP/s", o.preset, qkv::dtype_name(dtype), rate, gflops);
   if (meter)
     text += fmt::format(", {:.1f} % of the peak of {:.0f} ({})", 100 * gflops / peak, peak, meter->instructions());
-  qkv::cli::print(text + fmt::format(", {} threads, {} x {} tokens per step, peak memory {:.2f} GB\n{}",
+  qkv::cli::print(text + fmt::format(", threads {}, {} x {} tokens per step, peak memory {:.2f} GB\n{}",
                                      qkv::num_threads(), o.batch_size, config.ctx_len,
                                      static_cast<double>(qkv::cli::peak_memory()) / 1e9,
                                      qkv::cli::profile_table(profile)));
@@ -115,7 +115,7 @@ void run_all(const Options& o) {
   qkv::cli::note_other_load();
   for (const DType dtype : types_of(o.dtypes, o.device)) {
     if (dtype == DType::bf16 && !qkv::fast_bf16()) {
-      qkv::cli::print_error("qkv: note: this processor has no bf16 instructions; bf16 is left out\n");
+      qkv::cli::print_error("qkv: note: this processor has no bf16 instructions; skipping bf16\n");
       continue;
     }
     run(o, dtype);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv chat: a conversation with a model that was trained on conversations.
+// qkv chat: a conversation with an instruction-tuned model.
 #include <fmt/format.h>
 
 #include <csignal>
@@ -33,11 +33,11 @@ struct Options {
 
 qkv::ChatForm form_of(const Options& options, const std::string& jinja) {
   if (options.form) return qkv::chat_form_from_name(*options.form);
-  const std::string hint = "; --template takes " + qkv::chat_form_names();
+  const std::string hint = "; use --template " + qkv::chat_form_names();
   if (jinja.empty()) throw qkv::FileError(options.model, "has no chat template" + hint);
   const std::optional<qkv::ChatForm> form = qkv::recognise_chat_form(jinja);
   if (!form) {
-    throw qkv::FileError(options.model, "has a chat template that is not known: '" + jinja.substr(0, 60) +
+    throw qkv::FileError(options.model, "has an unknown chat template: '" + jinja.substr(0, 60) +
                                             (jinja.size() > 60 ? "...'" : "'") + hint);
   }
   return *form;
@@ -66,9 +66,8 @@ class Chat {
     generate_.keep = options.keep ? *options.keep : static_cast<std::int64_t>(conversation_.tokens().size());
     const std::int64_t ctx_len = loaded_.model.config().ctx_len;
     if (generate_.keep < 0 || generate_.keep > ctx_len - 2)
-      throw qkv::cli::UsageError(
-          fmt::format("--keep expected 0 to {} tokens, which leaves space in the context of {}; found {}", ctx_len - 2,
-                      ctx_len, generate_.keep));
+      throw qkv::cli::UsageError(fmt::format("--keep expected 0 to {} tokens for a context of {}; found {}",
+                                             ctx_len - 2, ctx_len, generate_.keep));
   }
 
   void run() {
@@ -95,7 +94,7 @@ class Chat {
       }
     }
     if (answers_ > 0) {
-      qkv::cli::print_error(fmt::format("answers: {}; {} tokens read, {} written in {:.2f} s, {:.1f} tokens/s\n",
+      qkv::cli::print_error(fmt::format("replies: {}; prompt tokens: {}; generated: {} in {:.2f} s, {:.1f} tokens/s\n",
                                         answers_, read_, written_, seconds_,
                                         seconds_ > 0 ? static_cast<double>(written_) / seconds_ : 0));
     }
@@ -104,21 +103,21 @@ class Chat {
  private:
   void introduce() const {
     qkv::cli::print_error(qkv::cli::without_controls(
-        fmt::format("{}: context {} tokens, template {}\nseed {}: -s {} repeats this conversation\n"
+        fmt::format("{}: context {} tokens, template {}\nseed {} (repeat this conversation with -s {})\n"
                     "Type /help for commands.\n",
                     model_, loaded_.model.config().ctx_len, qkv::chat_form_name(form_), generate_.sampler.seed,
                     generate_.sampler.seed)));
   }
 
-  // False for the command that ends the program.
+  // Runs a command; false if it ends the program.
   bool obey(qkv::cli::ChatCommand command) {
     using qkv::cli::ChatCommand;
     if (command == ChatCommand::help) qkv::cli::print(qkv::cli::chat_help());
-    if (command == ChatCommand::reset) conversation_.reset();  // the engine still has the system message's cache
+    if (command == ChatCommand::reset) conversation_.reset();  // the engine keeps the cache of the system message
     return command != ChatCommand::exit;
   }
 
-  // Answers a question; false when something asked the program to end.
+  // Generates a reply; false if the program was asked to end.
   bool answer(const std::string& words) {
     conversation_.ask(words);
     qkv::GenerateResult result;
@@ -135,11 +134,11 @@ class Chat {
     qkv::cli::run_engine(engine_);
     const int signal = qkv::interrupt_signal();
     qkv::remove_interrupt_latch();
-    qkv::forget_interrupt();  // it ended the answer only
+    qkv::forget_interrupt();  // it ended only the reply
     if (result.error) std::rethrow_exception(result.error);
     if (line_open) qkv::cli::print("\n");
     conversation_.answered(std::move(result.context));
-    ++generate_.sampler.stream;  // or every answer would begin with the same chance
+    ++generate_.sampler.stream;  // so that replies use different random numbers
     ++answers_;
     read_ += result.prompt_evaluated;
     written_ += static_cast<std::int64_t>(result.tokens.size());
@@ -176,22 +175,20 @@ void add(CLI::App& app) {
   options->writing.generate.max_tokens = 1024;
   qkv::cli::add_model_option(*command, options->model);
   qkv::cli::add_dtype_option(*command, options->writing);
-  command->add_option("--system", options->system, "System prompt [that of the template]")->type_name("TEXT");
+  command->add_option("--system", options->system, "System prompt [the template's default]")->type_name("TEXT");
   command
       ->add_option(
           "--template", options->form,
-          "How a conversation is written down: " + qkv::chat_form_names() +
-              "; without it, as the model's chat template says (tokenizer_config.json, chat_template.jinja, or "
-              "tokenizer.chat_template of a GGUF file)")
+          "Chat template: " + qkv::chat_form_names() +
+              " [the model's: tokenizer_config.json, chat_template.jinja, or tokenizer.chat_template of a GGUF file]")
       ->type_name("NAME");
-  qkv::cli::add_max_tokens_option(*command, options->writing,
-                                  "Tokens of an answer at most; -1: until the model ends it");
+  qkv::cli::add_max_tokens_option(*command, options->writing, "Maximum tokens per reply; -1 = until the model ends it");
   qkv::cli::add_number(*command, "--keep", options->keep,
                        "First tokens to keep when the context is full [the system prompt]")
       ->type_name("N");
   qkv::cli::add_sampler_options(*command, options->writing);
   CLI::Option* seed = command->get_option("--seed")->default_str("random at a terminal, else 0");
-  command->add_flag("--no-history", options->no_history, "Neither recall nor store typed lines");
+  command->add_flag("--no-history", options->no_history, "Do not load or store the input history");
   qkv::cli::add_threads_option(*command);
   command->footer("\nIn the conversation:\n" + qkv::cli::chat_help());
   command->callback([options, seed] {

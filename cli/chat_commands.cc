@@ -18,10 +18,9 @@ struct CommandText {
   const char* help;
 };
 const std::vector<CommandText>& commands() {
-  static const std::vector<CommandText> list = {
-      {ChatCommand::reset, "/reset", "forget the conversation and start a new one"},
-      {ChatCommand::exit, "/exit", "end (also Ctrl-D)"},
-      {ChatCommand::help, "/help", "show this help"}};
+  static const std::vector<CommandText> list = {{ChatCommand::reset, "/reset", "start a new conversation"},
+                                                {ChatCommand::exit, "/exit", "exit (also Ctrl-D)"},
+                                                {ChatCommand::help, "/help", "show this help"}};
   return list;
 }
 
@@ -35,8 +34,8 @@ std::string trimmed(const std::string& line) {
 std::string chat_help() {
   std::string text;
   for (const CommandText& command : commands()) text += fmt::format("  {:<8}{}\n", command.name, command.help);
-  text += "Ctrl-C stops an answer; at the prompt, it ends the program.\n";
-  if (has_line_editing()) text += "Up and Down recall former lines, Ctrl-R searches them.\n";
+  text += "Ctrl-C stops a reply; at the prompt it exits.\n";
+  if (has_line_editing()) text += "Up and Down recall previous lines, Ctrl-R searches them.\n";
   return text;
 }
 
@@ -57,7 +56,7 @@ ChatCommand chat_command_from(const std::string& line) {
   const std::string nearest = nearest_word(name, names);
   throw UnknownChatCommand("unknown command '" + name + "'" +
                            (nearest.empty() ? "" : "; did you mean " + nearest + "?") + " (commands: " + list +
-                           "; to ask this, put a space before it)");
+                           "; to send it as text, put a space before it)");
 }
 
 }  // namespace qkv::cli

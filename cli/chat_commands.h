@@ -17,11 +17,11 @@ class UnknownChatCommand : public std::runtime_error {
 
 std::string chat_help();
 
-// Whether a line is a command: its first word is a "/" and what follows has no other. "/etc/hosts is ..." is a
-// question, and so is a line that begins with a space.
+// Whether a line is a command: its first word starts with "/" and contains no other "/". "/etc/hosts is ..." is a
+// question, and so is a line that starts with a space.
 bool is_chat_command(const std::string& line);
 
-// Throws UnknownChatCommand, which names the nearest command and lists all.
+// Throws UnknownChatCommand, which suggests the closest command and lists all.
 ChatCommand chat_command_from(const std::string& line);
 
 }  // namespace qkv::cli

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kLines = 1000, kBytes = 256 << 10, kLineBytes = 8 << 10;
 
-// Files and directories made while it lives are their owner's only.
+// While it exists, new files and directories are accessible only to their owner.
 class OwnerOnly {
  public:
   OwnerOnly() : former_(umask(077)) {}
@@ -30,7 +30,7 @@ class OwnerOnly {
   mode_t former_;
 };
 
-// The newest lines that fit.
+// The newest lines within the limits.
 std::vector<std::string> bounded(std::vector<std::string> lines) {
   std::erase_if(lines, [](const std::string& line) { return line.empty() || line.size() > kLineBytes; });
   std::size_t first = lines.size(), bytes = 0;
@@ -42,7 +42,7 @@ std::vector<std::string> bounded(std::vector<std::string> lines) {
 
 std::string history_path() {
   const char* const state = std::getenv("XDG_STATE_HOME");
-  if (state != nullptr && *state == '/') return std::string(state) + "/qkv/chat_history";  // a relative one is invalid
+  if (state != nullptr && *state == '/') return std::string(state) + "/qkv/chat_history";  // a relative path is invalid
   const char* const home = std::getenv("HOME");
   return home != nullptr && *home != '\0' ? std::string(home) + "/.local/state/qkv/chat_history" : "";
 }
@@ -56,7 +56,7 @@ std::vector<std::string> read_history(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   std::string line;
-  if (!error && size > kBytes) {  // someone else's writing; the last lines of it
+  if (!error && size > kBytes) {  // not written by qkv; use its last lines
     file.seekg(static_cast<std::streamoff>(size - kBytes));
     std::getline(file, line);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frame of the command line: how a subcommand joins it.
+// Command-line framework: how to add a subcommand.
 //
 // A subcommand is one file. It adds its options to the app and sets a callback that does the work:
 //
@@ -7,7 +7,7 @@
 //   struct Options { std::string model; };
 //   void run(const Options& options) { ... }
 //   void add(CLI::App& app) {
-//     CLI::App* command = app.add_subcommand("info", "What a model is made of");
+//     CLI::App* command = app.add_subcommand("info", "Show a model's configuration");
 //     auto options = std::make_shared<Options>();
 //     command->add_option("-m,--model", options->model, "Model directory")->required();
 //     command->callback([options] { run(*options); });
@@ -15,9 +15,9 @@
 //   const qkv::cli::Subcommand kInfo(40, add);
 //   }  // namespace
 //
-// The callback returns when the work is done (exit status 0), throws UsageError when options make no sense together
-// (2), and lets anything else that the library throws pass (1). Option names are written with dashes; `-` and `_` are
-// alike on the command line.
+// The callback returns when the work is done (exit status 0), throws UsageError for options that contradict each other
+// (2), and lets other exceptions from the library propagate (1). Option names are written with dashes; `-` and `_` are
+// equivalent on the command line.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -28,14 +28,14 @@
 
 namespace qkv::cli {
 
-// Adds itself to the list of subcommands; --help shows them by rising `order` (attend 10, train 20, generate 30,
+// Registers a subcommand; --help lists them by ascending `order` (attend 10, train 20, generate 30,
 // info 40, bench 50, ...).
 class Subcommand {
  public:
   Subcommand(int order, void (*add)(CLI::App& app));
 };
 
-// -t, --threads N: 0 (the default) is one per core.
+// -t, --threads N: 0 (the default) means one per core.
 void add_threads_option(CLI::App& command);
 
 }  // namespace qkv::cli

@@ -5,7 +5,7 @@
 
 namespace qkv::cli {
 
-// Adds examples to the end of --help and of the manual page of every command that has no such text yet.
+// Adds examples to --help and the manual page of every command that has no footer of its own.
 void add_examples(CLI::App& app);
 
 }  // namespace qkv::cli

@@ -24,7 +24,7 @@ bool is_word(const std::string& text) {
   });
 }
 
-// "top-left|start" and "bytes|bpe:SIZE|FILE" list what a value may be.
+// "top-left|start" and "bytes|bpe:SIZE|FILE" list the possible values.
 std::vector<std::string> words_of(const std::string& value) {
   std::vector<std::string> words;
   if (value.find('|') == std::string::npos) return words;
@@ -41,7 +41,7 @@ bool names_path(const std::string& value) {
   return false;
 }
 
-// What CLI11 calls a type, for people: "N:INT in [1 - 4096]" is N, "TYPE:{f32,bf16}" is f32|bf16.
+// The type name of CLI11 in readable form: "N:INT in [1 - 4096]" is N, "TYPE:{f32,bf16}" is f32|bf16.
 std::string value_name(std::string type) {
   const std::size_t open = type.find('{'), close = type.find('}');
   if (open != std::string::npos && close != std::string::npos && open < close) {
@@ -55,7 +55,7 @@ std::string value_name(std::string type) {
   return type.starts_with("FLOAT") ? "X" : type;
 }
 
-// The short names and the first long one, with its opposite; other long names are aliases that nobody needs to see.
+// The short names and the first long one, with its negation; other long names are aliases that help does not show.
 std::vector<std::string> visible_names(const CLI::Option& option) {
   std::vector<std::string> names;
   for (const std::string& name : option.get_snames()) names.push_back("-" + name);

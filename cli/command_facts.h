@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line's definitions say of each command and option, for those who write it down elsewhere: manual
-// pages and completions of shells. There is no second list to keep true.
+// Every command and option as data, taken from the command-line definitions: the single source for manual pages and
+// shell completion.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,14 +10,14 @@
 namespace qkv::cli {
 
 struct OptionFacts {
-  std::vector<std::string> names;  // "-t", "--threads"; empty: a word that stands by itself
+  std::vector<std::string> names;  // "-t", "--threads"; empty: a positional argument
   std::string group;
-  std::string value;  // the placeholder in --help, "FILE"; empty: a flag
+  std::string value;  // placeholder of the value in --help, "FILE"; empty: a flag
   std::string description, default_value;
   bool takes_value = false;
   bool required = false;
-  bool takes_paths = false;        // its value may be a file or directory
-  std::vector<std::string> words;  // the values that it may have, as far as they can be listed
+  bool takes_paths = false;        // the value may be a file or directory
+  std::vector<std::string> words;  // the possible values that can be listed
 };
 
 struct CommandFacts {
@@ -29,7 +29,7 @@ struct CommandFacts {
 
 CommandFacts facts_of(const CLI::App& app, const std::string& path = "qkv");
 
-// The command and all below it, itself first.
+// The command and all its subcommands, itself first.
 std::vector<const CommandFacts*> all_commands(const CommandFacts& top);
 
 }  // namespace qkv::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv completion: what a shell offers after Tab, made of the command line's own definitions.
+// qkv completion: shell completion scripts, generated from the command-line definitions.
 #include <fmt/format.h>
 
 #include <memory>
@@ -20,7 +20,7 @@ Examples
   qkv completion zsh > _qkv                                  into a directory of $fpath
   qkv completion fish > ~/.config/fish/completions/qkv.fish)";
 
-// In single quotes, in which bash and zsh know no escapes, and fish two.
+// In single quotes, where bash and zsh have no escapes, and fish has two.
 std::string quoted(const std::string& text, const std::string& quote = "'\\''", const std::string& backslash = "\\") {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? quote : c == '\\' ? backslash : std::string(1, c == '\n' ? ' ' : c);
@@ -33,7 +33,7 @@ std::string joined(const std::vector<std::string>& words, const char* separator)
   return fmt::format("{}", fmt::join(words, separator));
 }
 
-// The patterns of a case statement that follow the words to the command they name.
+// The patterns of a case statement that match the path of each command.
 std::string command_patterns(const std::vector<const CommandFacts*>& commands) {
   std::vector<std::string> patterns;
   for (const CommandFacts* command : commands) {
@@ -63,7 +63,7 @@ std::vector<std::string> subcommand_names(const CommandFacts& command) {
   return names;
 }
 
-// What may stand without an option before it: commands, or listed words, or paths.
+// Possible positional arguments: commands, listed words, or paths.
 std::vector<std::string> positional_words(const CommandFacts& command) {
   std::vector<std::string> words = subcommand_names(command);
   for (const OptionFacts& option : command.options) {

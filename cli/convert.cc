@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv convert: a model from one format to another.
+// qkv convert: converts a model to another format.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -24,7 +24,7 @@ using qkv::cli::UsageError;
 struct Options {
   std::string source, target, to, type, lora;
   std::int64_t shard_bytes = qkv::HuggingFaceOptions{}.shard_bytes;
-  qkv::cli::AndreaOptions andrea;  // of a checkpoint of ANDREA
+  qkv::cli::AndreaOptions andrea;  // of an ANDREA checkpoint
 };
 
 std::string format_of(const Options& options) {
@@ -43,7 +43,7 @@ qkv::DType floating_type(const std::string& type) {
   if (type == "f32" || type.empty()) return qkv::DType::f32;
   if (type == "f16") return qkv::DType::f16;
   if (type == "bf16") return qkv::DType::bf16;
-  throw UsageError("--type " + type + " is only for GGUF files; Hugging Face directories take f32, f16 and bf16");
+  throw UsageError("--type " + type + " is only for GGUF files; Hugging Face directories support f32, f16 and bf16");
 }
 
 void save(const Options& options, const std::string& format, const qkv::LoadedModel& loaded) {
@@ -51,8 +51,8 @@ void save(const Options& options, const std::string& format, const qkv::LoadedMo
     qkv::save_gguf(options.target, loaded.model, loaded.tokenizer, options.type.empty() ? "bf16" : options.type,
                    loaded.text_facts());
     if (loaded.end_tokens.size() > qkv::gguf_end_tokens)
-      qkv::cli::print(fmt::format("note: GGUF has room for {} of the {} tokens that end a text\n", qkv::gguf_end_tokens,
-                                  loaded.end_tokens.size()));
+      qkv::cli::print(
+          fmt::format("note: GGUF stores {} of the {} end tokens\n", qkv::gguf_end_tokens, loaded.end_tokens.size()));
   } else if (format == "hf") {
     qkv::HuggingFaceOptions hf;
     hf.type = floating_type(options.type);
@@ -61,7 +61,7 @@ void save(const Options& options, const std::string& format, const qkv::LoadedMo
     qkv::save_hugging_face(options.target, loaded.model, loaded.tokenizer, hf);
   } else {
     if (!options.type.empty() && options.type != "f32")
-      throw UsageError("--type " + options.type + " is for --to hf and --to gguf; qkv's own directories hold f32");
+      throw UsageError("--type " + options.type + " is for --to hf and --to gguf; qkv directories are f32");
     qkv::save_model(options.target, loaded.model, loaded.tokenizer, loaded.text_facts());
   }
 }
@@ -69,12 +69,12 @@ void save(const Options& options, const std::string& format, const qkv::LoadedMo
 void save_checkpoint(const Options& options, const qkv::LoadedModel& loaded,
                      const std::optional<qkv::AdamState>& state) {
   const qkv::AdamState adam = state.value_or(qkv::AdamState{});
-  const bool described = is_andrea_checkpoint(options.source);  // then the options are about the source
+  const bool described = is_andrea_checkpoint(options.source);  // then the options describe the source
   const qkv::AndreaLayout layout = described ? qkv::AndreaLayout{} : layout_of(options.andrea, {});
   qkv::save_andrea(options.target, loaded.model, loaded.tokenizer, layout, adam.step, adam.first_moments,
                    adam.second_moments);
-  if (!loaded.chat_template.empty()) qkv::cli::print("note: a checkpoint has no place for the chat template\n");
-  if (!state) qkv::cli::print("note: there are no moments of AdamW beside the model; the checkpoint holds zeros\n");
+  if (!loaded.chat_template.empty()) qkv::cli::print("note: the chat template is not stored in an ANDREA checkpoint\n");
+  if (!state) qkv::cli::print("note: the source has no AdamW state; the checkpoint contains zeros\n");
 }
 
 void write(const Options& options, const std::string& format, const qkv::LoadedModel& loaded,
@@ -84,11 +84,11 @@ void write(const Options& options, const std::string& format, const qkv::LoadedM
     save(options, format, loaded);
   } catch (const std::invalid_argument& error) {
     std::string_view why = error.what();
-    if (why.starts_with('[')) why.remove_prefix(why.find("] ") + 2);  // "[gguf]" says what the line says already
+    if (why.starts_with('[')) why.remove_prefix(why.find("] ") + 2);  // "[gguf]" is redundant
     throw UsageError(fmt::format("cannot export {} as {}: {}", options.source, name_of(format), why));
   }
   if (state && format == "qkv") qkv::save_adam_state(options.target, loaded.model, *state);
-  if (state && format != "qkv") qkv::cli::print("note: the moments of AdamW have no place in such files\n");
+  if (state && format != "qkv") qkv::cli::print("note: this format does not store the AdamW state\n");
 }
 
 void run(const Options& options) {
@@ -96,12 +96,12 @@ void run(const Options& options) {
   qkv::cli::check_outputs({options.source, options.lora}, {{"DST", options.target}});
   if (format == "hf") floating_type(options.type);  // before the long work
   if (format == "andrea" && !options.type.empty() && options.type != "f32")
-    throw UsageError("--type " + options.type + " is for --to hf and --to gguf; checkpoints of ANDREA hold f32");
+    throw UsageError("--type " + options.type + " is for --to hf and --to gguf; ANDREA checkpoints are f32");
   if (options.andrea.given() && format != "andrea" && !is_andrea_checkpoint(options.source))
-    throw UsageError(options.andrea.names() + " are about checkpoints (.bin)");
+    throw UsageError(options.andrea.names() + " apply only to ANDREA checkpoints (.bin)");
   std::string what;
   std::int64_t count = 0;
-  const bool with_lora = !options.lora.empty();  // the moments of AdamW, if any, are those of another model then
+  const bool with_lora = !options.lora.empty();  // the AdamW state, if any, then belongs to another model
   if (is_andrea_checkpoint(options.source)) {
     qkv::AndreaCheckpoint checkpoint = load_andrea_checkpoint(options.source, options.andrea, true);
     what = fmt::format("ANDREA checkpoint of step {} ({}; matrices {})", checkpoint.step, checkpoint.layout.order,
@@ -119,7 +119,7 @@ void run(const Options& options) {
     count = qkv::parameter_count(loaded.model.config());
     const auto state = with_lora ? std::nullopt : qkv::load_adam_state(options.source, loaded.model);
     if (!with_lora && !state && std::filesystem::exists(options.source + "/optimizer.safetensors"))
-      qkv::cli::print("note: the optimizer's state, which is not AdamW's, is left out\n");
+      qkv::cli::print("note: the optimizer state is not AdamW's and is not converted\n");
     write(options, format, loaded, state);
   }
   qkv::cli::print(fmt::format("{}: {}, {} parameters\n{}: {}\n", options.source, what, count, options.target,

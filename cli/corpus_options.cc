@@ -23,8 +23,8 @@ void stop_if_interrupted() {
 }
 
 Tokenizer learn(const Corpus& corpus, std::int64_t size) {
-  Progress reading("counting pieces", 0, true), learning("learning tokens", 0, true);
-  BpeProgress progress;
+  Progress reading("counting pieces", 0, true), learning("training BPE", 0, true);
+  LearnProgress progress;
   progress.on_text = [&](std::int64_t done, std::int64_t total) {
     stop_if_interrupted();
     reading.update(static_cast<double>(done), static_cast<double>(total));
@@ -36,13 +36,13 @@ Tokenizer learn(const Corpus& corpus, std::int64_t size) {
   };
   Tokenizer tokenizer = train_bpe(corpus, size, progress);
   learning.hide();
-  print(fmt::format("tokenizer: BPE of {} tokens, trained in {:.1f} s\n", tokenizer.size(), reading.seconds()));
+  print(fmt::format("tokenizer: BPE, {} tokens, trained in {:.1f} s\n", tokenizer.size(), reading.seconds()));
   return tokenizer;
 }
 
-// Segments are trained on the whole text at once, which must fit into memory.
+// Segments are learned from the whole text at once, which must fit in memory.
 Tokenizer learn_harris(const Corpus& corpus, std::int64_t size) {
-  Progress progress("learning segments", 0, true);
+  Progress progress("training Harris segments", 0, true);
   std::string text;
   corpus.read_text(CorpusPart::training, [&](std::string_view part, bool) {
     stop_if_interrupted();
@@ -114,7 +114,7 @@ std::optional<std::int64_t> learnt_size(const std::string& spec) {
   const auto [stop, error] = std::from_chars(spec.data() + colon + 1, end, size);
   if (error != std::errc() || stop != end || size < 257 || size > kLargestVocabulary) {
     throw UsageError(
-        fmt::format("--tokenizer {}:SIZE needs a SIZE of 257 to {}; found '{}'", kind, kLargestVocabulary, spec));
+        fmt::format("--tokenizer {}:SIZE expected a SIZE from 257 to {}; found '{}'", kind, kLargestVocabulary, spec));
   }
   return size;
 }
@@ -122,7 +122,7 @@ std::optional<std::int64_t> learnt_size(const std::string& spec) {
 Tokenizer load_tokenizer(const std::string& path) {
   if (path.find_first_of("./") == std::string::npos && !std::filesystem::exists(path))
     throw UsageError("--tokenizer expected bytes, bpe:SIZE, harris:SIZE or the path of a tokenizer or model; found '" +
-                     path + "', and there is no such file" + (path == "bpe" ? " (did you mean bpe:4096?)" : ""));
+                     path + "', and no such file exists" + (path == "bpe" ? " (did you mean bpe:4096?)" : ""));
   if (std::filesystem::is_directory(path)) return Tokenizer::load(path + "/tokenizer.json");
   return path.ends_with(".gguf") || path.ends_with(".bin") ? load_model_tokenizer(path) : Tokenizer::load(path);
 }
@@ -135,9 +135,8 @@ Tokenizer make_tokenizer(const std::string& spec, const Corpus& corpus) {
 }
 
 TokenDataset tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const std::string& path) {
-  Progress progress("tokenising", 0, true);
-  note_end_token_as_text(corpus, tokenizer);
-  TokenDataset tokens = TokenDataset::tokenize(corpus, tokenizer, path, [&](std::int64_t done, std::int64_t total) {
+  Progress progress("tokenizing", 0, true);
+  return TokenDataset::tokenize(corpus, tokenizer, path, [&](std::int64_t done, std::int64_t total) {
     stop_if_interrupted();
     progress.update(static_cast<double>(done), static_cast<double>(total));
   });
@@ -175,7 +174,7 @@ void warn_of_bad_lines(const Corpus& corpus) {
 std::optional<std::string> token_file(const std::vector<std::string>& data) {
   for (const std::string& path : data) {
     if (!TokenDataset::is_token_file(path)) continue;
-    if (data.size() > 1) throw UsageError(fmt::format("'{}' is a token file; give it alone", path));
+    if (data.size() > 1) throw UsageError(fmt::format("--data: '{}' is a token file and must be the only one", path));
     return path;
   }
   return std::nullopt;

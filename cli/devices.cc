@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv devices: what this build can compute on, and what this machine offers it.
+// qkv devices: the compute devices of this build, and their hardware on this machine.
 #include "qkv/device.h"
 
 #include <fmt/format.h>
@@ -55,7 +55,7 @@ std::string text_of(const Json& all) {
 }
 
 void add(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("devices", "List compute devices and what they offer");
+  CLI::App* command = app.add_subcommand("devices", "List compute devices, with hardware and settings");
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "Print one JSON array");
   qkv::cli::add_threads_option(*command);

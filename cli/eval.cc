@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv eval: how well a model predicts a text.
+// qkv eval: loss, perplexity and bits per byte of a model on text.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -38,7 +38,7 @@ qkv::TextLoss of_tokens(const Options& options, qkv::LoadedModel& loaded, const 
   const auto tokenizer = data.tokenizer();
   if (data.vocab_size() > loaded.model.config().vocab_size ||
       (tokenizer && tokenizer->json() != loaded.tokenizer.json())) {
-    throw qkv::FileError(path, "was made with another tokenizer than the model's");
+    throw qkv::FileError(path, "was made with a different tokenizer than the model's");
   }
   qkv::TextLoss total;
   for (const bool training : {true, false}) {
@@ -76,7 +76,7 @@ std::string json_report(const qkv::TextLoss& loss, double seconds) {
 
 void run(const Options& options) {
   const std::optional<std::string> tokens = token_file(options.data);
-  if (!tokens && options.part != "all") throw UsageError("--part is for token files; text has no parts");
+  if (!tokens && options.part != "all") throw UsageError("--part is for token files; text is not split");
   qkv::install_interrupt_latch();
   qkv::LoadedModel loaded = load_with_adapters(options.model, options.lora, options.device);
   Progress bar("evaluating", 0, true);
@@ -98,7 +98,7 @@ void run(const Options& options) {
   if (loss.predicted == 0) {
     throw qkv::FileError(
         options.data.front(),
-        fmt::format("expected at least two tokens, one to predict from and one to predict; found {}", loss.tokens));
+        fmt::format("expected at least two tokens, one as context and one to predict; found {}", loss.tokens));
   }
   print(options.json ? json_report(loss, bar.seconds()) : report(loss, bar.seconds()));
 }

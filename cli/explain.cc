@@ -33,7 +33,7 @@ struct Options {
 
 constexpr std::int64_t kMaxNumbers = 16;  // tokens and columns that --numbers prints
 
-// The seeds' example, or a small one for --numbers, or a preset's or model's layer; options change it.
+// The default example, a small one for --numbers, or a layer of a preset or model; options override it.
 ExplainedLayer shape_of(const Options& o) {
   ExplainedLayer s{.sizes = {.d_model = 512, .n_head = 4}};
   if (o.numbers) s = {.sizes = {.d_model = 8, .n_head = 2}, .batch = 1, .ctx = 4};
@@ -84,7 +84,7 @@ std::vector<double> parse_scores(const std::string& text) {
     double value = 0;
     const auto [stop, error] = std::from_chars(piece.data(), piece.data() + piece.size(), value);
     if (error != std::errc() || stop != piece.data() + piece.size() || std::isnan(value) || value == INFINITY) {
-      throw UsageError(fmt::format("--softmax needs numbers with commas between them; found '{}'", piece));
+      throw UsageError(fmt::format("--softmax expected comma-separated numbers; found '{}'", piece));
     }
     scores.push_back(value);
     begin = end + 1;
@@ -128,9 +128,9 @@ void run_numbers(const Options& o) {
   if (widest > kMaxNumbers) {
     throw UsageError(fmt::format("--numbers prints up to {} tokens and columns; found {}", kMaxNumbers, widest));
   }
-  if (s.batch != 1) throw UsageError(fmt::format("--numbers works one sequence; found --batch {}", s.batch));
+  if (s.batch != 1) throw UsageError(fmt::format("--numbers expected one sequence; found --batch-size {}", s.batch));
   if (o.head >= s.sizes.n_head) {
-    throw UsageError(fmt::format("--head must be below the {} heads; found {}", s.sizes.n_head, o.head));
+    throw UsageError(fmt::format("--head must be below {}; found {}", s.sizes.n_head, o.head));
   }
   qkv::cli::print(qkv::cli::example_text(s.sizes, s.ctx, !o.all_positions, o.head, o.seed));
 }
@@ -163,7 +163,7 @@ void add(CLI::App& app) {
   add_size(*command, "--n-kv-head,--kv-heads", o->kv_heads, "Key/value heads [--n-head]");
   add_size(*command, "--head-dim", o->head_dim, "d_k [d_model / heads]");
   add_size(*command, "--v-head-dim", o->v_head_dim, "d_v [d_k]");
-  command->add_flag("--no-causal", o->all_positions, "No mask: not causal");
+  command->add_flag("--no-causal", o->all_positions, "No mask: full attention");
   qkv::cli::add_choice(*command, "--dtype", o->dtype, {"f32", "bf16", "f16"}, "Type for counting bytes");
   qkv::cli::add_number(*command, "--seed", o->seed, "Random seed of --numbers and --scaling")->capture_default_str();
   CLI::Option* json = command->add_flag("--json", o->json, "Print JSON");

@@ -12,7 +12,7 @@
 namespace qkv::cli {
 namespace {
 
-constexpr const char* kNextLine = "\n                   ";  // below a step's name
+constexpr const char* kNextLine = "\n                   ";  // continuation line of a step
 
 std::string bytes_text(double bytes) { return amount_text(bytes) + "B"; }
 
@@ -25,7 +25,7 @@ std::string cost_text(const ExplainedStep& step) {
   return text;
 }
 
-// One row a line; a row of weights with its sum.
+// One row per line; a row of weights with its sum.
 std::string matrix_text(const double* values, std::int64_t rows, std::int64_t cols, bool sums) {
   std::string text;
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -52,7 +52,7 @@ std::string amount_text(double amount) {
 
 namespace {
 
-// Of all steps; the scores are the same pairs in each.
+// Totals over all steps; the scores are counted once, since all steps use the same pairs.
 StepWork total_of(const std::vector<ExplainedStep>& steps) {
   StepWork sum;
   for (const ExplainedStep& step : steps)
@@ -74,8 +74,8 @@ std::string steps_text(const ExplainedLayer& layer) {
   std::string text = title.empty() ? "" : title + "\n";
   text += fmt::format("{} sequence{} of {} tokens, d_model {}; {} head{}, d_k {}, d_v {}", batch, batch == 1 ? "" : "s",
                       ctx, c.d_model, c.n_head, c.n_head == 1 ? "" : "s", c.head_dim, c.v_head_dim);
-  if (c.n_kv_head != c.n_head) text += fmt::format("; {} of keys and values", c.n_kv_head);
-  text += fmt::format("; {}, {}\n\n", causal ? "causal" : "not causal", dtype_name(dtype));
+  if (c.n_kv_head != c.n_head) text += fmt::format("; {} key/value heads", c.n_kv_head);
+  text += fmt::format("; {}, {}\n\n", causal ? "causal" : "full attention", dtype_name(dtype));
   int number = 0;
   for (const ExplainedStep& step : steps) {
     text += fmt::format("  {:>2}  {:<14} {:<24}", number++, step.name, step.formula);
@@ -98,7 +98,7 @@ std::string steps_text(const ExplainedLayer& layer) {
       fmt::format("\n  total              {}FLOP, {}; {} scores, {} per head and sequence\n", amount_text(total.flops),
                   bytes_text(total.bytes), with_commas(total.scores), with_commas(a_head));
   text += fmt::format(
-      "  the tiled path     keeps no scores and computes the {} visible pairs per head ({:.1f} %):{}{}FLOP for "
+      "  the tiled path     stores no scores and computes only the {} visible pairs per head ({:.1f} %):{}{}FLOP for "
       "scores and weighted sum instead of {}FLOP\n",
       with_commas(readable), 100 * readable / a_head, kNextLine,
       amount_text(attention_forward_flops(heads * readable, c.head_dim, c.v_head_dim)),
@@ -147,26 +147,25 @@ std::string example_text(const MultiHeadConfig& layer, std::int64_t ctx, bool ca
     text += title + "  " + to_string({rows, cols}) + "\n" +
             matrix_text(t.data<double>() + of * rows * cols, rows, cols, sums) + "\n";
   };
-  text += fmt::format("One sequence of {} tokens, random (seed {}); head {} of {}, shown row by row\n\n", ctx, seed,
-                      head, c.n_head);
+  text += fmt::format("One sequence of {} tokens, random (seed {}); head {} of {}\n\n", ctx, seed, head, c.n_head);
   show("X: one row per token", e.x, 0);
-  show("Q = X · W_Q, this head's slice", e.q, head);
+  show("Q = X · W_Q, columns of this head", e.q, head);
   show("K = X · W_K", e.k, kv_head);
   show("V = X · W_V", e.v, kv_head);
   show("S = Q · Kᵀ: row i, column j is query i · key j", e.scores, head);
   show(fmt::format("S / √d_k, √{} = {:.4g}", c.head_dim, std::sqrt(static_cast<double>(c.head_dim))), e.scaled, head);
   if (causal) show("S + M: future keys are -inf", e.masked, head);
   show("A = softmax(S): weights", e.probs, head, true);
-  show("O = A · V: each row a mean of the values, by these weights", e.heads, head);
+  show("O = A · V: each row is a weighted mean of the values", e.heads, head);
   show("Y = concatenated heads · W_O", e.output, 0);
-  show("X + Y: on to the next layer", e.residual, 0);
-  return text + "Weights say how values were mixed. They are no proof of what a model means.\n";
+  show("X + Y: input of the next layer", e.residual, 0);
+  return text + "Weights show how values are mixed. They are not evidence of meaning.\n";
 }
 
 std::string scaling_text(const std::vector<ScalingRow>& rows) {
   std::string text =
-      "q and k of independent components, mean 0, variance 1; 256 queries that read 64 keys\n\n"
-      "                 scores: deviation       largest weight          gradient of softmax\n"
+      "q and k: independent components, mean 0, variance 1; 256 queries, 64 keys\n\n"
+      "                 std of scores           largest weight          gradient of softmax\n"
       "    d_k    √d_k    q · k  q · k/√d_k   without      with √d_k   without      with √d_k\n";
   for (const ScalingRow& r : rows) {
     text += fmt::format("  {:>5}  {:>6.4g}  {:>7.2f}  {:>10.3f}  {:>8.3f}  {:>12.3f}  {:>8.2g}  {:>12.2g}\n", r.d_k,
@@ -174,9 +173,8 @@ std::string scaling_text(const std::vector<ScalingRow>& rows) {
                         r.scaled_largest, r.plain_gradient, r.scaled_gradient);
   }
   return text +
-         "\nWithout the scale scores grow as √d_k, one key takes nearly all of the weight, and the gradient that "
-         "should\n"
-         "teach the others vanishes. With it nothing changes, however wide the heads are.\n";
+         "\nWithout the scale, scores grow as √d_k, one key gets nearly all the weight, and the gradient of the other\n"
+         "keys vanishes. With the scale, all of this is independent of the head size.\n";
 }
 
 }  // namespace qkv::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `qkv explain` prints.
+// The output of `qkv explain`.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ std::string amount_text(double amount);  // "1,048,576", "33.55 M", "1.21 G"
 struct ExplainedLayer {
   MultiHeadConfig sizes;  // resolved
   std::int64_t batch = 4, ctx = 16;
-  std::optional<LayerConfig> own = {};  // what else a model's layer has, resolved; nothing: the plain layer
+  std::optional<LayerConfig> own = {};  // the options of a model's layer, resolved; nothing: a plain layer
   std::string title = {};               // "layer 3 of 12"; empty unless layers differ
   bool causal = true;
   DType dtype = DType::f32;

@@ -27,7 +27,7 @@ struct Options {
   std::string model, lora;
   std::optional<std::string> prompt;
   std::string file = "-";
-  std::optional<std::string> prompts;  // a file with a prompt a line
+  std::optional<std::string> prompts;  // a file with one prompt per line
   std::int64_t at_once = 16, samples = 1;
   bool json = false;
   std::optional<std::string> prompt_cache, cache_type;
@@ -39,12 +39,12 @@ std::vector<std::int32_t> prompt_tokens(const std::string& text, const qkv::Toke
   if (tokenizer.begin_token() >= 0) tokens.insert(tokens.begin(), tokenizer.begin_token());
   if (tokens.empty()) {
     if (tokenizer.end_token() < 0) throw qkv::cli::UsageError("the prompt is empty");
-    tokens.push_back(tokenizer.end_token());  // what stands between two texts: the beginning of a new one
+    tokens.push_back(tokenizer.end_token());  // the separator of texts, so a new text starts
   }
   return tokens;
 }
 
-// The lines of a text, without what ends them; nothing follows the last line's end.
+// The lines of a text without line endings; a final newline adds no empty line.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (std::size_t at = 0; at < text.size();) {
@@ -60,7 +60,7 @@ std::vector<std::vector<std::int32_t>> all_prompts(const Options& options, const
   std::vector<std::string> texts;
   if (options.prompts) {
     texts = lines_of(qkv::cli::read_text(*options.prompts, "prompts, one per line,"));
-    if (texts.empty()) throw qkv::FileError(*options.prompts, "expected a prompt a line; found an empty file");
+    if (texts.empty()) throw qkv::FileError(*options.prompts, "expected one prompt per line; found an empty file");
   } else {
     texts.push_back(options.prompt ? *options.prompt : qkv::cli::read_text(options.file, "the prompt"));
   }
@@ -78,15 +78,14 @@ std::string speed(const char* what, std::size_t tokens, double seconds) {
 
 std::string note(const qkv::GenerateResult& result, std::int64_t ctx_len) {
   std::string text;
-  if (result.shifts > 0)
-    text = fmt::format("shifted: the context of {} tokens was full {} times\n", ctx_len, result.shifts);
+  if (result.shifts > 0) text = fmt::format("context full ({} tokens); shifts: {}\n", ctx_len, result.shifts);
   switch (result.reason) {
     case qkv::StopReason::context_full:
-      return text + fmt::format("stopped: the context of {} tokens is full (--shift to continue)\n", ctx_len);
+      return text + fmt::format("stopped: context full ({} tokens); use --shift to continue\n", ctx_len);
     case qkv::StopReason::end_token:
-      return text + "stopped: the model ended the text\n";
+      return text + "stopped: end token\n";
     case qkv::StopReason::stop_string:
-      return text + "stopped: at a stop string\n";
+      return text + "stopped: stop string\n";
     case qkv::StopReason::callback:
     case qkv::StopReason::cancelled:
       return text + "stopped: interrupted\n";
@@ -100,7 +99,7 @@ std::string note(const qkv::GenerateResult& result, std::int64_t ctx_len) {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// Reads the prompt with the help of the file, which holds it afterwards if it did not before. What it took, in words.
+// Evaluates the prompt, reusing the prompt cache file, and updates the file if it was extended. Returns a report.
 std::string read_with_cache(const std::string& path, qkv::Model& model, std::span<const std::int32_t> prompt,
                             qkv::TextContext& context, std::optional<qkv::DType> type) {
   const Clock::time_point begin = Clock::now();
@@ -111,7 +110,7 @@ std::string read_with_cache(const std::string& path, qkv::Model& model, std::spa
   const auto read = static_cast<std::size_t>(qkv::prefill(model, prompt, context, type));
   const bool cached_all = held.size() >= prompt.size() && std::equal(prompt.begin(), prompt.end(), held.begin());
   if (!cached_all) qkv::save_prompt_cache(path, model, context);
-  return fmt::format("prompt cache: {} tokens from the file, {} read{}, {:.2f} s\n", prompt.size() - read, read,
+  return fmt::format("prompt cache: {} tokens from the file, {} evaluated{}, {:.2f} s\n", prompt.size() - read, read,
                      cached_all ? "" : ", saved", seconds_since(begin));
 }
 
@@ -121,7 +120,7 @@ void report(const std::vector<qkv::GenerateResult>& results, double seconds) {
     read += static_cast<std::size_t>(result.prompt_evaluated);
     written += result.tokens.size();
   }
-  qkv::cli::print_error(fmt::format("prompts: {} tokens read\n", read) +
+  qkv::cli::print_error(fmt::format("prompts: {} tokens evaluated\n", read) +
                         speed(fmt::format("{} texts", results.size()).c_str(), written, seconds) +
                         (qkv::interrupt_requested() ? "stopped: interrupted\n" : ""));
 }
@@ -156,9 +155,9 @@ std::vector<qkv::GenerateResult> generate_all(qkv::Engine& engine, const Options
 
 void run(const Options& options) {
   qkv::GenerateOptions generate = qkv::cli::checked_options(options.writing);
-  // Adapters are merged into parameters of f32; without them weights stay as they are stored.
+  // Adapters are merged into f32 parameters; without them weights keep their stored type.
   if (!options.lora.empty() && options.writing.dtype != "auto")
-    throw qkv::cli::UsageError("--dtype has no meaning with --lora, which computes in f32");
+    throw qkv::cli::UsageError("--dtype cannot be used with --lora, which computes in f32");
   qkv::LoadedModel loaded = options.lora.empty()
                                 ? qkv::cli::load_for_generation(options.model, options.writing)
                                 : qkv::cli::load_with_adapters(options.model, options.lora, options.writing.device);
@@ -167,7 +166,7 @@ void run(const Options& options) {
   qkv::cli::require_known_tokens(generate, loaded);
   qkv::EngineOptions engine_options{.slots = options.at_once, .queue = options.at_once, .chunk = 2048};
   if (options.cache_type) engine_options.cache_type = qkv::dtype_from_name(*options.cache_type);
-  // Samples share their prompt, and a prompt cache its file's.
+  // The samples of a prompt share its cache, and a prompt cache file is shared too.
   if (options.samples > 1 || options.prompt_cache)
     engine_options.prefix_bytes = qkv::request_bytes(loaded.model, engine_options.cache_type);
   qkv::Engine engine(loaded.model, engine_options, &loaded.tokenizer);
@@ -196,8 +195,7 @@ void add_prompts(CLI::App& command, Options& options) {
   qkv::cli::add_model_option(command, options.model);
   CLI::Option* prompt = command.add_option("-p,--prompt", options.prompt, "Prompt")->type_name("TEXT");
   CLI::Option* file =
-      command
-          .add_option("-f,--file", options.file, "File with the prompt; - or nothing: standard input (Ctrl-D ends it)")
+      command.add_option("-f,--file", options.file, "File with the prompt [standard input; Ctrl-D ends it]")
           ->type_name("FILE")
           ->excludes(prompt);
   command.add_option("--prompts", options.prompts, "File with one prompt per line (- = standard input)")
@@ -208,7 +206,7 @@ void add_prompts(CLI::App& command, Options& options) {
       ->type_name("FILE")
       ->excludes("--prompts");
   qkv::cli::add_dtype_option(command, options.writing);
-  command.add_option("--cache-type", options.cache_type, "KV cache data type [as the model computes]")
+  command.add_option("--cache-type", options.cache_type, "KV cache data type [the compute dtype]")
       ->check(CLI::IsMember({"f32", "bf16", "f16", "q8_0"}))
       ->type_name("TYPE");
   qkv::cli::add_number(command, "-b,--batch-size", options.at_once, "Sequences generated in parallel")

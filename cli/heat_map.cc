@@ -17,16 +17,16 @@
 namespace qkv::cli {
 namespace {
 
-constexpr std::size_t kCell = 2;         // columns of a cell
-constexpr std::size_t kLabel = 14;       // columns of a label
-constexpr std::int64_t kMaxLines = 128;  // of queries
+constexpr std::size_t kCell = 2;          // columns of a cell
+constexpr std::size_t kLabel = 14;        // columns of a label
+constexpr std::int64_t kMostLines = 128;  // one per query
 
 const char* variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
 }
 
-// Dark blue to light yellow, of evenly rising lightness (CIELAB L* 15 ... 95).
+// Dark blue to light yellow, evenly increasing lightness (CIELAB L* 15 ... 95).
 std::array<int, 3> colour_of(double x) {
   constexpr std::array<std::array<double, 3>, 5> kStops{
       {{20, 32, 70}, {46, 86, 140}, {32, 145, 140}, {110, 205, 90}, {250, 235, 120}}};
@@ -92,7 +92,7 @@ std::string heat_map(const float* weights, std::int64_t queries, std::int64_t ke
   std::string legend = std::string(kLabel, ' ');
   for (const double weight : {0.01, 0.1, 0.25, 0.5, 1.0})
     legend += cell(weight, colours) + (colours == Colours::none ? "" : "\x1b[0m") + fmt::format(" {}  ", weight);
-  if (block > 1) legend += fmt::format("each cell the largest of {} x {}", block, block);
+  if (block > 1) legend += fmt::format("each cell is the maximum of {} x {}", block, block);
   legend.erase(legend.find_last_not_of(' ') + 1);
   return text + legend + "\n";
 }

@@ -13,10 +13,10 @@
 namespace qkv::cli {
 namespace {
 
-constexpr std::size_t kColumn = 30;     // where descriptions begin
-constexpr std::size_t kWideValue = 24;  // a longer list of words moves into the description
+constexpr std::size_t kColumn = 30;     // start column of descriptions
+constexpr std::size_t kWideValue = 24;  // a longer list of values moves into the description
 
-// Words of the text in lines of at most `width` columns, each after the first indented by `indent`.
+// The text wrapped to `width` columns, every line after the first indented by `indent`.
 std::string wrapped(const std::string& text, std::size_t width, std::size_t indent, std::size_t column) {
   std::istringstream words(text);
   std::string result, word;
@@ -40,7 +40,7 @@ std::string entry(const std::string& names, const std::string& description, std:
   return names + (description.empty() ? "" : gap + wrapped(description, width, kColumn, kColumn)) + "\n";
 }
 
-// "--[no-]norm-gain" for a flag with its opposite.
+// "--[no-]norm-gain" for a flag with its negation.
 std::string names_of(const OptionFacts& option) {
   std::vector<std::string> names = option.names;
   if (names.size() >= 2 && names.back() == "--no-" + names[names.size() - 2].substr(2)) {
@@ -82,7 +82,7 @@ std::string options_text(const CommandFacts& command, std::size_t width) {
   return text;
 }
 
-// Paragraphs are wrapped; indented lines stay as they are.
+// Wraps paragraphs; indented lines are unchanged.
 std::string footer_text(const std::string& footer, std::size_t width) {
   std::istringstream lines(footer);
   std::string text, paragraph, line;

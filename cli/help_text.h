@@ -9,7 +9,7 @@
 
 namespace qkv::cli {
 
-// Columns of the terminal on standard output, at most 120; 80 if it is not a terminal.
+// Columns of the terminal on standard output, between 50 and 120; 80 if it is not a terminal.
 std::size_t help_width();
 
 std::string help_text(const CommandFacts& command, std::size_t width);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv info: what a model is made of: its configuration, tensors, parameter counts, memory and operations.
+// qkv info: a model's configuration, tensors, parameter counts, memory and FLOPs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Options {
   bool json = false;
 };
 
-// Members as JSON; what differs from the default of a member that most models leave alone.
+// Members as JSON; members that most models do not use only if they differ from the default.
 class Members {
  public:
   explicit Members(Json& facts) : facts_(facts) {}
@@ -41,7 +41,7 @@ class Members {
   Json& facts_;
 };
 
-// What of a layer differs from what describes every layer.
+// The members of a layer that differ from the model's.
 Json differences(const qkv::LayerConfig& layer, const qkv::LayerConfig& all) {
   Json own, common, facts = Json::object();
   for_each_member(layer, Members(own));
@@ -60,7 +60,7 @@ Json configuration(const qkv::ModelConfig& c) {
   return facts;
 }
 
-// Everything that is told, as JSON; the text is written from it.
+// All facts as JSON; the text output is generated from it.
 Json facts(const qkv::ModelConfig& c) {
   Json tensors = Json::array();
   for (const qkv::ParameterInfo& info : qkv::parameter_infos(c)) {
@@ -91,7 +91,7 @@ std::string shape_text(const Json& shape) {
   return fmt::format("[{}]", fmt::join(shape.get<std::vector<std::int64_t>>(), ", "));
 }
 
-// How many tensors of each type, and their bytes.
+// Number of tensors per type, and their bytes.
 std::string stored_text(const Json& stored) {
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> types;
   for (const Json& tensor : stored) {
@@ -150,7 +150,7 @@ std::string layers_text(const Json& config) {
   return text;
 }
 
-// Sizes and choices that every model has are shown always, all others where they are not the default; --json has all.
+// The main members always, all others only if they differ from the default; --json has all.
 std::string configuration_text(const Json& config) {
   static const std::set<std::string> kAlways = {
       "n_layer", "n_head",    "n_kv_head",  "head_dim",  "v_head_dim",  "d_model",        "d_ff",       "vocab_size",
@@ -179,7 +179,7 @@ std::string text_of(const Json& facts) {
     std::vector<std::string> names;
     for (const auto& [name, id] : facts["named_tokens"].items())
       if (id.get<int>() >= 0) names.push_back(name + " " + id.dump());
-    if (!names.empty()) text += fmt::format("  tokens named {}\n", fmt::join(names, ", "));
+    if (!names.empty()) text += fmt::format("  special tokens {}\n", fmt::join(names, ", "));
     if (!facts["chat_template"].is_null())
       text += fmt::format("  chat template {}\n", facts["chat_template"].get<std::string>());
   }
@@ -192,10 +192,10 @@ std::string text_of(const Json& facts) {
   }
   const Json& memory = facts["memory_bytes"];
   const auto count = [&](const char* key) { return qkv::with_commas(facts[key].dump()); };
-  text += fmt::format("parameters\n  {:>15}  in all\n  {:>15}  without the embeddings\n  {:>15}  in matrix products\n",
+  text += fmt::format("parameters\n  {:>15}  total\n  {:>15}  excluding embeddings\n  {:>15}  in matmuls\n",
                       count("parameters"), count("parameters_without_embeddings"), count("matrix_parameters"));
-  text += fmt::format("memory in f32\n  {:>15}  weights\n  {:>15}  gradients\n  {:>15}  AdamW's moments\n",
-                      size_text(memory["weights"]), size_text(memory["gradients"]), size_text(memory["optimizer"]));
+  text += fmt::format("memory in f32\n  {:>15}  weights\n  {:>15}  gradients\n  {:>15}  AdamW moments\n",
+                      size_text(memory["weights"]), size_text(memory["gradients"]), size_text(memory["optimiser"]));
   text += fmt::format("  {:>15}  KV cache of {} tokens\n", size_text(memory["kv_cache"]),
                       facts["config"]["ctx_len"].dump());
   text += fmt::format("FLOPs per token, context {}\n  {:>11.1f} MFLOP  forward\n  {:>11.1f} MFLOP  training\n",
@@ -217,7 +217,7 @@ Json model_facts(const std::string& path) {
   all["chat_template"] = nullptr;
   if (!model.chat_template.empty()) {
     const auto form = qkv::recognise_chat_form(model.chat_template);
-    all["chat_template"] = form ? std::string(qkv::chat_form_name(*form)) : "of another kind";
+    all["chat_template"] = form ? std::string(qkv::chat_form_name(*form)) : "unknown";
   }
   all["stored"] = Json::array();
   for (const auto& tensor : model.tensors)
@@ -230,8 +230,7 @@ Json chosen_facts(const Options& options) {
   if (!options.path.empty()) return model_facts(options.path);
   if (!options.model.empty()) return model_facts(options.model);
   if (!options.config.empty()) return facts(qkv::load_config(options.config));
-  if (options.preset.empty())
-    throw qkv::cli::UsageError("a path, or one of --model, --preset and --config is required");
+  if (options.preset.empty()) throw qkv::cli::UsageError("expected a path, --model, --preset or --config");
   return qkv::cli::asked([&] { return facts(qkv::preset(options.preset)); });
 }
 
@@ -244,7 +243,7 @@ void add(CLI::App& app) {
   CLI::App* command = app.add_subcommand("info", "Show a model's configuration, tensors and memory");
   const auto options = std::make_shared<Options>();
   CLI::Option* path = command->add_option("PATH", options->path, "Model: directory, GGUF file or ANDREA checkpoint");
-  CLI::Option* model = command->add_option("-m,--model", options->model, "The same as PATH")->type_name("PATH");
+  CLI::Option* model = command->add_option("-m,--model", options->model, "Same as PATH")->type_name("PATH");
   CLI::Option* named = command->add_option("--preset", options->preset, "Named configuration")->type_name("NAME");
   CLI::Option* config = command->add_option("--config", options->config, "Configuration file")->type_name("FILE");
   model->excludes(path);

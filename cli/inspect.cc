@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv inspect: what a model does with one text, in the terminal, on a page, or as arrays.
+// qkv inspect: a model's attention heads and activations on a text, in the terminal, as an HTML page or as arrays.
 #include "qkv/inspect.h"
 
 #include <fmt/format.h>
@@ -47,12 +47,12 @@ std::vector<qkv::HeadId> heads_of(const std::vector<std::string>& list, const ch
                                    ? std::from_chars(dot + 1, end, id.head)
                                    : std::from_chars_result{text.data(), std::errc::invalid_argument};
     if (wrong != std::errc() || stop != end)
-      throw UsageError(fmt::format("{} needs LAYER.HEAD, such as 0.3; found '{}'", option, text));
+      throw UsageError(fmt::format("{} expected LAYER.HEAD, such as 0.3; found '{}'", option, text));
     const bool exists = id.layer >= 0 && id.layer < c.n_layer;
     const std::int64_t count = exists ? c.layer(id.layer).n_head : c.n_head;
     if (!exists || id.head < 0 || id.head >= count)
       throw UsageError(
-          fmt::format("{} needs a layer below {} and a head below {}; found {}", option, c.n_layer, count, text));
+          fmt::format("{} expected a layer below {} and a head below {}; found {}", option, c.n_layer, count, text));
     heads.push_back(id);
   }
   return heads;
@@ -65,18 +65,18 @@ std::vector<std::int32_t> tokens_of(const std::string& text, const qkv::LoadedMo
   return tokens;
 }
 
-// The first `most` of them (0: all), as many as the model reads.
+// The first `most` tokens (0: all); throws UsageError if they exceed the context.
 std::vector<std::int32_t> that_fit(std::vector<std::int32_t> tokens, const qkv::LoadedModel& loaded,
                                    std::int64_t most) {
   if (most > 0 && static_cast<std::int64_t>(tokens.size()) > most) tokens.resize(static_cast<std::size_t>(most));
   const std::int64_t ctx_len = loaded.model.config().ctx_len;
   if (static_cast<std::int64_t>(tokens.size()) > ctx_len)
-    throw UsageError(fmt::format("the text has {} tokens, and the model reads {}; --tokens {} takes the first ones",
+    throw UsageError(fmt::format("the text has {} tokens, the model's context {}; use the first {} with --tokens",
                                  tokens.size(), ctx_len, ctx_len));
   return tokens;
 }
 
-// Random tokens are sampled from those of the text if it has enough distinct ones: the model knows them.
+// Random tokens are sampled from the text's tokens if it has enough different ones, since the model knows those.
 qkv::HeadScoreOptions score_options(const qkv::LoadedModel& loaded, std::vector<std::int32_t> text) {
   constexpr std::size_t kEnough = 16;
   qkv::HeadScoreOptions options;
@@ -97,19 +97,19 @@ void show_effect(const Options& o, qkv::LoadedModel& loaded, const std::vector<s
   std::string text;
   for (const qkv::HeadId& id : zeroed) text += fmt::format("head {}: output set to zero\n", head_name(id));
   for (const qkv::HeadId& id : patched)
-    text += fmt::format("head {}: output of the other text, at its last {} of {} tokens\n", head_name(id),
+    text += fmt::format("head {}: patched from --patch-text (last {} of {} tokens)\n", head_name(id),
                         std::min(tokens.size(), other.size()), tokens.size());
   print(text + "\n" + effect_text(effect, loaded.tokenizer, 5));
 }
 
-// Which activations the answers need.
+// The activations needed for the requested output.
 std::vector<qkv::TraceSite> sites_of(const Options& o) {
   using enum qkv::TraceSite;
   if (!o.html.empty()) return {q, k, rot_q, rot_k, v, z, scaled, pattern};
   return {o.details() || o.save.empty() ? pattern : resid_post};
 }
 
-// Those of --layer and --head; all without them.
+// The heads selected by --layer and --head; all by default.
 std::vector<qkv::HeadId> shown_heads(const Options& o, const qkv::ModelConfig& c) {
   std::vector<qkv::HeadId> heads;
   for (const qkv::HeadId& id : all_heads(c))
@@ -138,7 +138,7 @@ std::string terminal_text(const Options& o, const qkv::Trace& trace, const qkv::
                                  counted(trace.config.n_layer, "layer"), head_counts(trace.config), kWhatWeightsAreNot);
   if (!o.details())
     return text + heads_text(trace) + "\n" + lens_text(trace, tokenizer) +
-           "\n--layer L --head H shows who reads whom, --all shows it for every head\n";
+           "\n--layer L --head H shows the keys of each query, --all does so for every head\n";
   for (const qkv::HeadId& id : shown_heads(o, trace.config))
     text += head_text(trace, id, static_cast<std::size_t>(o.top), colours_of_output(o.colour), output_columns()) + "\n";
   return text + lens_text(trace, tokenizer);
@@ -148,24 +148,22 @@ void check(const Options& o) {
   const bool effect = !o.ablate.empty() || !o.patch.empty();
   const bool reads = effect || o.tokens > 0 || o.shows_text();
   if (!o.has_text() && (reads || !o.scores))
-    throw UsageError("inspect needs a text, -p TEXT or -f FILE; --scores alone does without");
+    throw UsageError("inspect needs a text, -p TEXT or -f FILE; only --scores works without one");
   if (effect && (o.scores || o.shows_text()))
     throw UsageError(
-        "--ablate and --patch show the next token alone: without --html, --save, --scores, --layer, "
-        "--head and --all");
-  if (o.patch.empty() && o.patch_text)
-    throw UsageError("--patch-text needs --patch L.H, the heads that take its output");
-  if (!o.patch.empty() && !o.patch_text) throw UsageError("--patch needs --patch-text, the text whose output is taken");
+        "--ablate and --patch show only the next token and cannot be used with --html, --save, --scores, "
+        "--layer, --head or --all");
+  if (o.patch.empty() && o.patch_text) throw UsageError("--patch-text needs --patch L.H, the heads to patch");
+  if (!o.patch.empty() && !o.patch_text) throw UsageError("--patch needs --patch-text, the source text");
 }
 
 void check_heads(const Options& o, const qkv::ModelConfig& c) {
   if (o.layer.value_or(0) >= c.n_layer)
-    throw UsageError(fmt::format("--layer needs a layer below {}; found {}", c.n_layer, *o.layer));
-  std::int64_t heads = 0;  // of the layer asked for, or of the one that has the most
+    throw UsageError(fmt::format("--layer must be below {}; found {}", c.n_layer, *o.layer));
+  std::int64_t heads = 0;  // of --layer, or of the layer with the most heads
   for (std::int64_t l = 0; l < c.n_layer; ++l)
     if (o.layer.value_or(l) == l) heads = std::max(heads, c.layer(l).n_head);
-  if (o.head.value_or(0) >= heads)
-    throw UsageError(fmt::format("--head needs a head below {}; found {}", heads, *o.head));
+  if (o.head.value_or(0) >= heads) throw UsageError(fmt::format("--head must be below {}; found {}", heads, *o.head));
 }
 
 void run(const Options& o) {
@@ -177,10 +175,10 @@ void run(const Options& o) {
   if (o.has_text()) tokens = tokens_of(o.prompt ? *o.prompt : read_text(o.file, "the text"), loaded);
   if (!o.html.empty()) qkv::require_page_fits(loaded.model, that_fit(tokens, loaded, o.tokens));
   std::vector<qkv::HeadScores> scores;
-  constexpr std::int64_t kLeastContext = 8;  // below it random tokens do not fit twice, and a page does without scores
+  constexpr std::int64_t kLeastContext = 8;  // repeated random tokens need this; otherwise the page has no scores
   if (o.scores || (!o.html.empty() && loaded.model.config().ctx_len >= kLeastContext))
     scores = qkv::head_scores(loaded.model, score_options(loaded, tokens));
-  if (o.scores) print("on random tokens that are read twice, the mean weight on:\n" + scores_text(scores, 0));
+  if (o.scores) print("mean weight on repeated random tokens:\n" + scores_text(scores, 0));
   if (o.scores && !o.shows_text()) return;
   tokens = that_fit(std::move(tokens), loaded, o.tokens);
   if (!o.ablate.empty() || !o.patch.empty()) return show_effect(o, loaded, tokens);
@@ -229,10 +227,10 @@ void add(CLI::App& app) {
       ->type_name("FILE")
       ->excludes(prompt);
   add_number(*command, "--tokens", o->tokens, "Use only the first N tokens")->check(at_least(1))->type_name("N");
-  add_number(*command, "--layer", o->layer, "Show this layer's heads: each query and the keys it reads")
+  add_number(*command, "--layer", o->layer, "Show this layer's heads: the top keys of each query")
       ->check(at_least(0))
       ->type_name("L");
-  add_number(*command, "--head", o->head, "Show this head, of --layer or of every layer")
+  add_number(*command, "--head", o->head, "Show this head of --layer or of every layer")
       ->check(at_least(0))
       ->type_name("H");
   command->add_flag("--all", o->all, "Show every head like that");
@@ -243,9 +241,9 @@ void add(CLI::App& app) {
   add_device_option(*command, o->device);
   add_threads_option(*command);
   command->footer(
-      "\nAttention weights are coefficients for mixing values. They are no proof of what a head means: a head can read "
+      "\nAttention weights are mixing coefficients. They are not evidence of what a head means: a head can attend to "
       "a\n"
-      "token and do nothing with it. --ablate and --patch change a head's output and show what follows.\n");
+      "token and make no use of it. --ablate and --patch change a head's output and show the effect.\n");
   command->callback([o] { run(*o); });
 }
 

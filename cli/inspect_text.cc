@@ -13,7 +13,7 @@
 namespace qkv::cli {
 namespace {
 
-constexpr std::size_t kToken = 14;  // columns of a token
+constexpr std::size_t kToken = 14;  // width of a token in columns
 
 // [ctx, ctx]
 std::span<const float> pattern_of(const Trace& trace, const HeadId& id) {
@@ -22,7 +22,7 @@ std::span<const float> pattern_of(const Trace& trace, const HeadId& id) {
   return {all.data<float>() + static_cast<std::size_t>(id.head) * size, size};
 }
 
-// A share from 0 to 1, as wide as {:.3f}. What is not quite nothing or all is not rounded to it: "<.001", ">.999".
+// A share from 0 to 1, as wide as {:.3f}. Values near 0 and 1 are not rounded to them: "<.001", ">.999".
 std::string share(double value, int digits = 3) {
   const double step = std::pow(10.0, -digits);
   if (value > 0 && value < step / 2) return fmt::format("<{:.{}f}", step, digits).erase(1, 1);
@@ -37,7 +37,7 @@ std::string piece(const Tokenizer& tokenizer, std::int32_t id) {
 }  // namespace
 
 const char* const kWhatWeightsAreNot =
-    "attention weights are coefficients for mixing values, no proof of meaning; --ablate shows what a head does\n";
+    "attention weights are mixing coefficients, not evidence of meaning; --ablate shows what a head does\n";
 
 std::string head_name(const HeadId& id) { return fmt::format("{}.{}", id.layer, id.head); }
 
@@ -57,14 +57,14 @@ std::string head_text(const Trace& trace, const HeadId& id, std::size_t top, Col
   const std::span<const float> pattern = pattern_of(trace, id);  // [ctx, ctx]
   const PatternFacts mean = mean_pattern_facts(pattern, ctx);
   std::string text = fmt::format("layer {}, head {}   q [{}, {}]", id.layer, id.head, ctx, c.head_dim);
-  if (group > 1) text += fmt::format(", reads key head {}", id.head / group);
+  if (group > 1) text += fmt::format(", key head {}", id.head / group);
   text += fmt::format(
-      "\nmean entropy {:.3f} nats; of the weight {} on the first token, {} on the previous one, {} on itself\n\n",
+      "\nmean entropy {:.3f} nats; mean weight {} on the first token, {} on the previous one, {} on itself\n\n",
       mean.entropy, share(mean.first), share(mean.previous), share(mean.own));
   std::vector<std::string> labels;  // [ctx]
   for (const std::string& bytes : trace.pieces) labels.push_back(token_text(bytes));
   text += heat_map(pattern.data(), ctx, ctx, labels, colours, width);
-  text += fmt::format("\n query  {}  entropy  first  reads most\n", left_aligned("token", kToken));
+  text += fmt::format("\n query  {}  entropy  first  top keys\n", left_aligned("token", kToken));
   for (std::int64_t i = 0; i < ctx; ++i) {
     const auto row = pattern.subspan(static_cast<std::size_t>(i * ctx), static_cast<std::size_t>(i + 1));  // [i + 1]
     const PatternFacts f = pattern_facts(row);
@@ -80,7 +80,7 @@ std::string head_text(const Trace& trace, const HeadId& id, std::size_t top, Col
 }
 
 std::string lens_text(const Trace& trace, const Tokenizer& tokenizer) {
-  std::string text = "the next token after the text, if the model stopped there (logit lens)\n";
+  std::string text = "next token predicted from each layer (logit lens)\n";
   const std::int64_t row = trace.ctx() - 1;
   for (std::size_t s = 0; s < trace.lens.size(); ++s) {
     const LensStage& stage = trace.lens[s];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `qkv inspect` prints.
+// The output of `qkv inspect`.
 #pragma once
 
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace qkv::cli {
 
-// What attention weights are not, in one line.
+// A caveat about attention weights, in one line.
 extern const char* const kWhatWeightsAreNot;
 
-// One line a head: its mean entropy, and how its weights fall on first, previous and own token.
+// One line per head: mean entropy, and mean weight on the first token, the previous token and itself.
 std::string heads_text(const Trace& trace);
-// One head: its heat map, and for each query the keys that it reads most.
+// One head: its heat map, and the top keys of each query.
 std::string head_text(const Trace& trace, const HeadId& id, std::size_t top, Colours colours, std::size_t width);
-// The next token after the text, stage by stage of the lens.
+// The next token predicted from each layer (logit lens).
 std::string lens_text(const Trace& trace, const Tokenizer& tokenizer);
-// Heads by how they behave on repeated random tokens; `top` of each kind, and 0 is all.
+// Heads ranked by their behavior on repeated random tokens: the `top` of each kind; 0: all.
 std::string scores_text(const std::vector<HeadScores>& scores, std::size_t top);
-// The next token before and after the heads were changed.
+// Next-token probabilities before and after the change of heads.
 std::string effect_text(const HeadEffect& effect, const Tokenizer& tokenizer, std::size_t top);
 
 std::string head_name(const HeadId& id);  // "2.5"

@@ -21,14 +21,14 @@ namespace qkv::cli {
 
 namespace {
 
-// A terminal without cursor movement edits with the kernel's line discipline.
+// A terminal without cursor movement uses the kernel's line discipline.
 bool terminal_edits() {
   const char* const name = std::getenv("TERM");
   return input_is_terminal() && output_is_terminal() && name != nullptr && *name != '\0' &&
          std::strcmp(name, "dumb") != 0;
 }
 
-// The text of models is UTF-8 whatever the locale is, so the terminal's is too.
+// Model text is UTF-8 in any locale, so the terminal input must be too.
 void read_utf8() {
   for (const char* name : {"C.UTF-8", "en_US.UTF-8", ""})
     if (std::setlocale(LC_CTYPE, name) != nullptr) return;
@@ -54,7 +54,7 @@ struct LineReader::Editor {
     if (edit == nullptr || history == nullptr) throw std::bad_alloc();
     el_set(edit, EL_CLIENTDATA, const_cast<char*>(prompt));
     el_set(edit, EL_PROMPT, prompt_of);
-    el_set(edit, EL_SIGNAL, 1);  // the terminal is as it was when a signal stops or ends the process
+    el_set(edit, EL_SIGNAL, 1);  // restores the terminal when a signal stops or ends the process
     el_set(edit, EL_EDITOR, "emacs");
     constexpr const char* kKeys[][2] = {
         {"\t", "ed-insert"},           {"^W", "ed-delete-prev-word"}, {"\033[3~", "ed-delete-next-char"},
@@ -65,7 +65,7 @@ struct LineReader::Editor {
     HistEvent event;
     ::history(history, &event, H_SETSIZE, 1000);
     ::history(history, &event, H_SETUNIQUE, 1);
-    el_source(edit, nullptr);  // the keys that ~/.editrc binds
+    el_source(edit, nullptr);  // key bindings from ~/.editrc
   }
   ~Editor() {
     if (history != nullptr) history_end(history);

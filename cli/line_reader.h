@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines that a person types or a pipe delivers.
+// Reads lines from a terminal or a pipe.
 #pragma once
 
 #include <memory>
@@ -8,22 +8,22 @@
 
 namespace qkv::cli {
 
-// Whether this build edits lines (libedit).
+// Whether this build has line editing (libedit).
 bool has_line_editing() noexcept;
 
-// Reads standard input line by line. Where input and output are a terminal that can move its cursor, and the build has
-// libedit, lines are edited in place, in UTF-8, and former ones are recalled. Ctrl-C at the prompt ends the process,
-// with the terminal as it was.
+// Reads standard input line by line. If input and output are a terminal with cursor movement and the build has
+// libedit, lines can be edited (UTF-8) and previous ones recalled. Ctrl-C at the prompt ends the process and restores
+// the terminal.
 class LineReader {
  public:
-  explicit LineReader(const char* prompt);  // printed before each line where input is a terminal
+  explicit LineReader(const char* prompt);  // printed before each line if input is a terminal
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  std::optional<std::string> next();  // without its end; nothing at the end of input; throws qkv::FileError
+  std::optional<std::string> next();  // without line ending; nothing at end of input; throws qkv::FileError
   bool edits() const noexcept { return editor_ != nullptr; }
-  void remember(const std::string& line);  // to be recalled
+  void remember(const std::string& line);  // adds a line to the history
 
  private:
   struct Editor;

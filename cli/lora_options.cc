@@ -10,7 +10,7 @@
 namespace qkv::cli {
 namespace {
 
-// The whole of `text` as a number above 0, or nothing.
+// `text` as a number above 0, or nothing if any of it is not part of one.
 template <class T>
 std::optional<T> number(const std::string& text) {
   T value{};
@@ -48,7 +48,7 @@ std::optional<LoraOptions> lora_options(const LoraSettings& settings) {
     alpha =
         comma == std::string::npos ? 2 * static_cast<double>(*rank) : number<double>(settings.shape.substr(comma + 1));
   if (!rank || !alpha)
-    throw UsageError(fmt::format("--lora needs RANK or RANK,ALPHA, numbers above 0; found '{}'", settings.shape));
+    throw UsageError(fmt::format("--lora expected RANK or RANK,ALPHA, numbers above 0; found '{}'", settings.shape));
   LoraOptions options;
   options.rank = *rank;
   options.alpha = *alpha;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv: parses the command line, runs one subcommand, and turns what it throws into one line and an exit status.
+// qkv: parses the command line, runs one subcommand, and reports exceptions as one line and an exit status.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -40,8 +40,8 @@ std::vector<Entry>& entries() {
   return list;
 }
 
-// A program started with a closed standard stream would get that number for the next file it opens, and then write
-// text into it. Something that refuses to be read or written stands there instead.
+// If the program is started with a closed standard stream, the next opened file would get its descriptor and receive
+// the output. This opens /dev/null there instead, in a mode that makes reads or writes fail.
 void occupy_standard_streams() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (fcntl(fd, F_GETFD) == -1 && errno == EBADF) {
@@ -62,8 +62,8 @@ int fail(const std::string& what) {
   return 1;
 }
 
-// What SIGPIPE would have done, but after everything was cleaned up: the parent sees a death by that signal (141 in a
-// shell), also where it ignores the signal.
+// Ends the process by SIGPIPE after cleanup: the parent sees death by that signal (141 in a shell), even if SIGPIPE was
+// ignored.
 [[noreturn]] void end_by_sigpipe() {
   std::signal(SIGPIPE, SIG_DFL);
   sigset_t pipe;
@@ -88,7 +88,7 @@ int parse_and_run(CLI::App& app, const std::vector<std::string>& arguments) {
   const NamedCommand named = named_command(app, arguments);
   try {
     std::vector<std::string> words = normalise_arguments(app, arguments);
-    std::reverse(words.begin(), words.end());  // CLI11 takes them last first
+    std::reverse(words.begin(), words.end());  // CLI11 expects reverse order
     app.parse(words);
     return 0;
   } catch (const CLI::CallForHelp&) {
@@ -127,8 +127,8 @@ int run(int argc, char** argv) {
   }
   const std::vector<std::string> names = command_names(app);
   if (arguments[0][0] != '-' && std::find(names.begin(), names.end(), arguments[0]) == names.end())
-    return misuse({&app, "qkv"}, "there is no command '" + arguments[0] + "'" + suggestion(arguments[0], names));
-  (void)kernel_set();  // a QKV_CPU or QKV_KERNELS that is not available is an error of every command
+    return misuse({&app, "qkv"}, "unknown command '" + arguments[0] + "'" + suggestion(arguments[0], names));
+  (void)kernel_set();  // an unavailable QKV_CPU or QKV_KERNELS is an error in every command
   return parse_and_run(app, arguments);
 }
 
@@ -146,7 +146,7 @@ void print(std::string_view text) {
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno == EPIPE) {
-      throw ReaderGone("the reader of standard output is gone");
+      throw ReaderGone("standard output is closed");
     } else if (errno != EINTR) {
       throw OutputError(std::string("cannot write to standard output: ") + std::strerror(errno));
     }
@@ -179,7 +179,7 @@ void add_threads_option(CLI::App& command) {
 namespace {
 
 int status_of_run(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // both are errors of the write that fails
+  std::signal(SIGPIPE, SIG_IGN);  // both make the write fail instead
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     return qkv::cli::run(argc, argv);
@@ -197,6 +197,6 @@ int status_of_run(int argc, char** argv) {
 int main(int argc, char** argv) {
   qkv::cli::occupy_standard_streams();
   const int status = status_of_run(argc, argv);
-  const int signal = qkv::interrupt_signal();  // what was interrupted ends as shells report it: 130 for Ctrl-C
+  const int signal = qkv::interrupt_signal();  // an interrupted command exits with 128 + signal: 130 for Ctrl-C
   return signal == 0 ? status : 128 + signal;
 }

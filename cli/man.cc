@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv man: manual pages, made of the command line's own definitions.
+// qkv man: manual pages, generated from the command-line definitions.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -24,10 +24,10 @@ struct Options {
 
 constexpr const char* kFooter = R"(
 Examples
-  qkv man train | man -l -        reads the page of qkv train
+  qkv man train | man -l -        shows the page of qkv train
   qkv man --out share/man/man1    writes all of them)";
 
-// Text as roff takes it: no character of it is a command.
+// Text with all roff commands escaped.
 std::string escaped(const std::string& text) {
   std::string result;
   bool line_begins = true;
@@ -108,7 +108,7 @@ void write_pages(const CommandFacts& top, const std::string& directory) {
 void run(const CLI::App& app, const Options& options) {
   const CommandFacts top = qkv::cli::facts_of(app);
   if (!options.out.empty()) {
-    if (!options.command.empty()) throw qkv::cli::UsageError("--out writes every page: name no command");
+    if (!options.command.empty()) throw qkv::cli::UsageError("--out writes all pages and cannot be used with COMMAND");
     return write_pages(top, options.out);
   }
   std::string path = "qkv";
@@ -116,13 +116,13 @@ void run(const CLI::App& app, const Options& options) {
   for (const CommandFacts* command : all_commands(top)) {
     if (command->path == path) return qkv::cli::print(page(*command));
   }
-  throw qkv::cli::UsageError("there is no command '" + path + "'");
+  throw qkv::cli::UsageError("unknown command '" + path + "'");
 }
 
 void add(CLI::App& app) {
   CLI::App* command = app.add_subcommand("man", "Print manual pages");
   auto options = std::make_shared<Options>();
-  command->add_option("command", options->command, "Command [the program itself]")->type_name("COMMAND");
+  command->add_option("command", options->command, "Command [qkv itself]")->type_name("COMMAND");
   command->add_option("--out", options->out, "Write all pages into this directory")->type_name("DIR");
   command->footer(kFooter);
   command->callback([&app, options] { run(app, *options); });

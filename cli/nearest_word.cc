@@ -27,7 +27,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_word(std::string_view word, std::span<const std::string> words) {
-  constexpr std::size_t kLongest = 64;  // of words that people type; the cost is quadratic
+  constexpr std::size_t kLongest = 64;  // longer input is not a typo; the cost is quadratic
   if (word.size() > kLongest) return "";
   std::string nearest;
   std::size_t least = (word.size() + 2) / 3 + 1;

@@ -7,8 +7,8 @@
 
 namespace qkv::cli {
 
-// Of `words`, the one with the fewest changes of a letter from `word` (inserted, deleted, replaced or swapped with its
-// neighbour), if that is at most a third of its letters, rounded up; else "".
+// The word with the smallest edit distance from `word` (insert, delete, replace or swap of adjacent letters), if that
+// is at most a third of its letters, rounded up; else "".
 std::string nearest_word(std::string_view word, std::span<const std::string> words);
 
 }  // namespace qkv::cli

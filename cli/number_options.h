@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options that are numbers. CLI11 alone takes an empty value for 0, 010 for 8, and the nearest number that its type
-// holds for one that is too large; here each of them is a usage error, or what a reader of decimal numbers expects.
+// Numeric options. CLI11 itself parses an empty value as 0, 010 as 8 and an overflow as the largest value of the type;
+// here these are usage errors, or plain decimal numbers.
 #pragma once
 
 #include <charconv>
@@ -24,7 +24,7 @@ struct NumberIn<std::optional<T>> {
   using Type = T;
 };
 
-// Rewrites a whole number in plain decimal digits; returns what is wrong with it, or "".
+// Rewrites a whole number in plain decimal digits; returns an error message, or "".
 template <class T>
 std::string whole_number(std::string& text) {
   const std::size_t sign = text.starts_with('+') ? 1 : 0;
@@ -41,14 +41,14 @@ std::string whole_number(std::string& text) {
   return "expected a whole number" + (digits ? " of " + range : std::string()) + "; found '" + text + "'";
 }
 
-// Returns what is wrong with a number, or "". NaN and infinity are numbers: what they mean is not known here.
+// Returns an error message, or "". NaN and infinity are accepted here; options may reject them.
 inline std::string real_number(const std::string& text) {
   char* stop = nullptr;
   const double value = std::strtod(text.c_str(), &stop);
   const bool written_out = text.find_first_of("iI") != std::string::npos;  // inf, infinity
   if (text.empty() || text.find_first_of(" \t\n\v\f\r") == 0 || stop != text.c_str() + text.size())
     return "expected a number; found '" + text + "'";
-  if (std::isinf(value) && !written_out) return "expected a number that is not too large; found '" + text + "'";
+  if (std::isinf(value) && !written_out) return "expected a smaller number; found '" + text + "'";
   return {};
 }
 
@@ -62,7 +62,7 @@ CLI::Validator number_check() {
   }
 }
 
-// A number of at least 0 or 1, whole or not; NaN is neither.
+// A finite number of at least 0 or 1, whole or not.
 inline CLI::Validator at_least(int least) {
   const auto check = [least](const std::string& text) {
     const double value = std::strtod(text.c_str(), nullptr);
@@ -73,7 +73,7 @@ inline CLI::Validator at_least(int least) {
   return CLI::Validator(check, least > 0 ? "POSITIVE" : "NONNEGATIVE");
 }
 
-// A share of the text that is kept for validation.
+// A fraction of the text for validation.
 inline CLI::Validator below_one() {
   const auto check = [](const std::string& text) {
     const double value = std::strtod(text.c_str(), nullptr);
@@ -83,7 +83,7 @@ inline CLI::Validator below_one() {
   return CLI::Validator(check, "");
 }
 
-// What options ask for is checked by the library; what it refuses of it is a matter of usage.
+// Runs a check of the library on option values and reports its std::invalid_argument as a UsageError.
 template <class Check>
 auto asked(const Check& check) {
   try {
@@ -93,7 +93,7 @@ auto asked(const Check& check) {
   }
 }
 
-// Adds an option for `value`: a number, or an optional one.
+// Adds an option for `value`, a number or an optional number.
 template <class T>
 CLI::Option* add_number(CLI::App& command, const std::string& names, T& value, const std::string& help) {
   return command.add_option(names, value, help)->transform(number_check<typename NumberIn<T>::Type>());

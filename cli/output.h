@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The errors of the command line, and the only ways to standard output and standard error. Files that define no options
-// include this instead of cli.h, which takes long to compile.
+// Errors of the command line, and the only functions that write to standard output and standard error. Files that
+// define no options include this instead of cli.h, which is slow to compile.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace qkv::cli {
 
-// The user asked for something that makes no sense: exit status 2, and the line points to --help.
+// Invalid usage: exit status 2, and the message refers to --help.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Standard output could not be written (full disk, closed stream): exit status 1.
+// Writing to standard output failed (full disk, closed stream): exit status 1.
 class OutputError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// The reader of standard output is gone (`qkv ... | head -1`): no message, and the process ends by SIGPIPE.
+// Standard output is a closed pipe (`qkv ... | head -1`): no message, and the process ends by SIGPIPE.
 class ReaderGone : public OutputError {
  public:
   using OutputError::OutputError;

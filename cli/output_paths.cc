@@ -17,7 +17,7 @@ bool same_place(const std::string& a, const std::string& b) {
   return !left.empty() && left == right;
 }
 
-// Terminals and pipes may be both.
+// Only files and directories count: a terminal or pipe may be input and output.
 bool is_kept(const std::string& path) {
   std::error_code error;
   return !path.empty() && path != "-" &&
@@ -32,7 +32,7 @@ void check_outputs(const std::vector<std::string>& inputs, const std::vector<Out
     if (!is_kept(output.path)) continue;
     for (const std::string& input : inputs)
       if (is_kept(input) && same_place(input, output.path))
-        throw UsageError(output.option + " " + output.path + " would be written over " + input + ", which is read");
+        throw UsageError(output.option + " " + output.path + " would overwrite the input " + input);
     for (std::size_t j = 0; j < i; ++j)
       if (is_kept(outputs[j].path) && same_place(outputs[j].path, output.path))
         throw UsageError(outputs[j].option + " and " + output.option + " are the same file, " + output.path);
@@ -47,7 +47,7 @@ std::string text_at(const std::vector<std::string>& texts, const std::string& pa
     if (fs::equivalent(text, path, error)) return text;
     if (!fs::is_directory(text, error)) continue;
     const fs::path below = fs::relative(path, text, error);
-    bool hidden = below.empty();  // hidden files are not read; ".." is not below
+    bool hidden = below.empty();  // hidden files are not read; ".." is outside
     for (const fs::path& part : below) hidden = hidden || part.string().starts_with('.');
     if (!hidden && fs::file_size(path, error) > 0) return text + "/" + below.string();
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command writes may be neither what it reads nor another of its own files.
+// Checks that outputs of a command overwrite neither its inputs nor each other.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@ namespace qkv::cli {
 
 struct OutputPath {
   std::string option;  // "--out"
-  std::string path;    // empty: not wanted
+  std::string path;    // empty: not requested
 };
 
-// Throws UsageError, before anything is written, where an output is one of the inputs (by any of its names) or where
-// two outputs are one file. An input directory counts as itself only; "-" and "" are ignored.
+// Throws UsageError, before anything is written, if an output is one of the inputs (by any path to it) or if two
+// outputs are the same file. An input directory does not include its files; "-" and "" are ignored.
 void check_outputs(const std::vector<std::string>& inputs, const std::vector<OutputPath>& outputs);
 
-// For texts, where a directory means the files below it: the one that `path` is, or "".
+// The file among `texts` that is the same as `path`, or ""; a directory includes all files in it.
 std::string text_at(const std::vector<std::string>& texts, const std::string& path);
 
 }  // namespace qkv::cli

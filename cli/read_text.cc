@@ -15,7 +15,7 @@
 namespace qkv::cli {
 namespace {
 
-// Whether reads end at the end of a line or at Ctrl-D, so that text without a newline was ended by Ctrl-D.
+// Whether a read returns at a newline or at Ctrl-D, so that text without a newline means Ctrl-D.
 bool reads_lines_of_terminal(int file) {
   termios settings{};
   return tcgetattr(file, &settings) == 0 && (settings.c_lflag & ICANON) != 0;

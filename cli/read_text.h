@@ -6,8 +6,9 @@
 
 namespace qkv::cli {
 
-// All bytes of a file, or of standard input for "-". Where that is a terminal, standard error says that `what` ("the
-// prompt") is read from the keyboard, and one Ctrl-D ends it, also after text without a newline. Throws
+// All bytes of a file, or of standard input for "-". If that is a terminal, a message on standard error says that
+// `what`
+// ("the prompt") is read from the keyboard, and a single Ctrl-D ends it, even after text without a newline. Throws
 // qkv::FileError.
 std::string read_text(const std::string& path, std::string_view what);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv report: regenerates the report of a training run.
+// qkv report: regenerates the HTML report of a training run.
 #include "qkv/report.h"
 
 #include <fmt/format.h>

@@ -59,7 +59,7 @@ void add_dtype_option(CLI::App& command, WritingOptions& options) {
 
 qkv::LoadedModel load_for_generation(const std::string& path, const WritingOptions& options) {
   if (options.dtype != "auto" && !options.device.empty() && options.device != "cpu")
-    throw UsageError("--dtype is for --device cpu; " + options.device + " has a type of its own");
+    throw UsageError("--dtype is for --device cpu; " + options.device + " has a fixed type");
   return qkv::load_model_for_inference(path, qkv::weight_type_from_name(options.dtype), options.device);
 }
 
@@ -121,8 +121,8 @@ void require_known_tokens(const qkv::GenerateOptions& options, const qkv::Loaded
   const std::int64_t vocab_size = std::min(loaded.tokenizer.size(), loaded.model.config().vocab_size);
   for (const qkv::LogitBias& bias : options.sampler.logit_bias)
     if (bias.id >= vocab_size)
-      throw UsageError("--logit-bias names the token " + std::to_string(bias.id) + "; the model has " +
-                       std::to_string(vocab_size) + ", from 0");
+      throw UsageError("--logit-bias expected a token id below " + std::to_string(vocab_size) + "; found " +
+                       std::to_string(bias.id));
 }
 
 void run_engine(qkv::Engine& engine, const std::function<bool()>& submit_more) {

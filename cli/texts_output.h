@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts that are written at the same time, printed in their order: the first that is not finished as it grows, the
-// others when their turn comes.
+// Prints texts that are generated in parallel, in order: the first unfinished text is streamed, the others are buffered
+// until their turn.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ namespace qkv::cli {
 class TextsOutput {
  public:
   enum class Form { plain, titled, json };
-  // plain: the text and a new line; titled: a line that says which one stands above each; json: one object a line, when
-  // the text is finished.
+  // plain: the text and a newline; titled: a title line above each text; json: one object per line when the text is
+  // finished.
   TextsOutput(Form form, std::int64_t texts, std::int64_t samples);
 
-  // More of a text.
+  // Appends to a text.
   void push(std::int64_t text, std::string_view part);
-  // The text is finished: it is printed whole once all before it are.
+  // The text is finished; it is printed completely once all texts before it are.
   void end(std::int64_t text, const qkv::GenerateResult& result);
 
  private:
   struct Text {
-    std::string waiting;  // to be printed when its turn comes; json: all of it, and then the line
+    std::string waiting;  // buffered output; json: the text, then its line
     bool ended = false;
   };
   void print_turn(std::string_view part);
@@ -36,15 +36,15 @@ class TextsOutput {
   std::vector<Text> texts_;
   Form form_;
   std::int64_t samples_;
-  std::int64_t turn_ = 0;  // all texts before it are printed
+  std::int64_t turn_ = 0;  // index of the text being printed
   bool line_open_ = false;
 };
 
 // Control characters other than tab and line feed as U+FFFD.
 std::string without_controls(std::string_view text);
 
-// Text as a model wrote it to standard output. Where that is a terminal, control characters other than tab and line
-// feed come as U+FFFD: nothing that a model writes steers it.
+// Prints generated text to standard output. On a terminal, control characters other than tab and line feed become
+// U+FFFD, so that generated text cannot control the terminal.
 void print_generated(std::string_view text);
 
 }  // namespace qkv::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv tokenize: text of any size becomes a token file.
+// qkv tokenize: tokenizes text of any size into a token file.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -24,8 +24,8 @@ struct Options {
 };
 
 void run(const Options& options) {
-  learnt_size(options.tokenizer);  // refuses what cannot be before the long work
-  // A token file among the texts is refused where they are read.
+  learnt_size(options.tokenizer);  // rejects an invalid SIZE before the long work
+  // A token file among the texts is rejected when they are read.
   const std::string over = qkv::TokenDataset::is_token_file(options.out) ? "" : text_at(options.data, options.out);
   check_outputs({options.tokenizer, over, text_at(options.data, options.tokenizer_out)},
                 {{"--out", options.out}, {"--tokenizer-out", options.tokenizer_out}});
@@ -35,21 +35,20 @@ void run(const Options& options) {
       options.data, corpus_options(options.text, options.validation_fraction, folder.empty() ? "." : folder));
   const qkv::Tokenizer tokenizer = make_tokenizer(options.tokenizer, corpus);
   if (!options.tokenizer_out.empty()) tokenizer.save(options.tokenizer_out);
-  if (tokenizer.end_token() < 0)
-    print("note: the tokenizer has no end token, so documents follow each other without a mark\n");
+  if (tokenizer.end_token() < 0) print("note: the tokenizer has no end token, so documents are not separated\n");
   const Progress clock("", 0, false);
   const qkv::TokenDataset tokens = tokenize(corpus, tokenizer, options.out);
   const double seconds = clock.seconds();
   const std::int64_t training = tokens.training().size(), validation = tokens.validation().size();
   const std::int64_t bytes = tokens.training().bytes() + tokens.validation().bytes();
   print(
-      fmt::format("{}: {} of {}, {}, {} bytes of text ({:.2f} bytes per token)\n", options.out,
-                  counted(training + validation, "token"), counted(corpus.file_count(), "file"),
-                  counted(tokens.document_count(), "document"), bytes,
+      fmt::format("{}: {} tokens; files: {}, documents: {}, text bytes: {} ({:.2f} per token)\n", options.out,
+                  training + validation, corpus.file_count(), tokens.document_count(), bytes,
                   static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(1, training + validation))));
-  print(fmt::format("{} to train on, {} for validation; vocabulary {}, {} bytes each; {:.1f} s, {:.1f} MB/s\n",
-                    training, validation, tokens.vocab_size(), tokens.vocab_size() <= 65536 ? 2 : 4, seconds,
-                    static_cast<double>(corpus.bytes()) / 1e6 / seconds));
+  print(fmt::format(
+      "training tokens: {}, validation tokens: {}; vocabulary {}, {} bytes per token; {:.1f} s, {:.1f} MB/s\n",
+      training, validation, tokens.vocab_size(), tokens.vocab_size() <= 65536 ? 2 : 4, seconds,
+      static_cast<double>(corpus.bytes()) / 1e6 / seconds));
 }
 
 void add(CLI::App& app) {

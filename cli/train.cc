@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv train: grows a model from text.
+// qkv train: trains a model on text.
 #include "qkv/train.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 using namespace qkv::cli;
 using qkv::FileError;
 
-// Takes a directory away again that this run made, if the run never came to its first checkpoint.
+// Removes the directory that this run created if it ends before its first checkpoint.
 class FreshDirectory {
  public:
   explicit FreshDirectory(const std::string& path) : path_(path), made_(!fs::exists(path)) {
@@ -55,7 +55,7 @@ class FreshDirectory {
 
 void warn(const std::string& text) { print_error("qkv: warning: " + text + "\n"); }
 
-// What --dtype asks for, as far as this processor goes; another device has operands of its own.
+// The compute dtype of --dtype, if this CPU supports it; other devices have a fixed one.
 qkv::DType compute_dtype_of(const TrainSettings& settings, std::string_view device) {
   if (device != "cpu") {
     if (settings.dtype != "auto")
@@ -68,27 +68,27 @@ qkv::DType compute_dtype_of(const TrainSettings& settings, std::string_view devi
   return qkv::DType::f32;
 }
 
-// Wider models need smaller learning rates, and pretrained ones smaller still.
-double usual_learning_rate(const qkv::ModelConfig& model, bool pretrained) {
-  constexpr double kTimesWidth = 0.384, kMax = 4e-3;  // 2e-3 at d_model 192, 5e-4 at 768
-  return std::min(kTimesWidth / static_cast<double>(model.d_model), kMax) / (pretrained ? 5 : 1);
+// Wider models need a smaller learning rate, and pretrained models a still smaller one.
+double usual_learning_rate(const qkv::ModelConfig& model, bool learnt) {
+  constexpr double kTimesWidth = 0.384, kMost = 4e-3;  // 2e-3 at d_model 192, 5e-4 at 768
+  return std::min(kTimesWidth / static_cast<double>(model.d_model), kMost) / (learnt ? 5 : 1);
 }
 
-// A random model whose head reads the stream without a norm overshoots when large steps come early: the layers learn
-// which tokens are frequent by a vector that all tokens share, nothing bounds its length, and the momentum carries it
-// past (docs/training.md). So it warms up for longer, and a short run has a lower peak.
+// Without a final norm, a random model overshoots if early steps are large: the layers encode token frequencies in a
+// vector shared by all tokens, its norm is unbounded, and momentum makes it too long (docs/training.md). So the warm-up
+// is longer, and a short run has a lower peak.
 void use_gentle_warmup(qkv::TrainConfig& config) {
   constexpr std::int64_t kEnough = 400, kMax = 500;  // steps
   config.warmup_steps = std::clamp<std::int64_t>(config.steps / 3, 1, kMax);
   config.learning_rate *= std::min(1.0, static_cast<double>(config.warmup_steps) / kEnough);
 }
 
-// Those of --lora for the model of --init.
+// The adapters of --lora for the --init model.
 std::optional<qkv::LoraAdapters> new_adapters(const TrainSettings& settings, const std::optional<InitialModel>& initial,
                                               std::uint64_t seed) {
   const std::optional<qkv::LoraOptions> options = lora_options(settings.lora);
   if (!options) return std::nullopt;
-  if (!initial) throw UsageError("--lora trains adapters of a model that exists; give it with --init");
+  if (!initial) throw UsageError("--lora needs --init, the model to adapt");
   try {
     qkv::LoraAdapters adapters = qkv::make_lora(initial->config(), *options, seed);
     adapters.base = settings.init;
@@ -99,10 +99,10 @@ std::optional<qkv::LoraAdapters> new_adapters(const TrainSettings& settings, con
 }
 
 qkv::Trainer start(const TrainSettings& settings) {
-  if (settings.data.empty()) throw UsageError("--data is needed: the text to learn from");
+  if (settings.data.empty()) throw UsageError("--data is required: the training text");
   switch (qkv::inspect_run_directory(settings.out)) {
     case qkv::RunDirectory::resumable:
-      throw FileError(settings.out, "already contains a run; add --resume to continue it, or choose another directory");
+      throw FileError(settings.out, "already contains a run; continue it with --resume, or choose another directory");
     case qkv::RunDirectory::occupied:
       throw FileError(settings.out, "exists and is not a qkv run; choose a new directory");
     case qkv::RunDirectory::absent:
@@ -113,23 +113,17 @@ qkv::Trainer start(const TrainSettings& settings) {
   settings.apply(config);
   const std::string device = settings.device.empty() ? "cpu" : settings.device;
   config.compute_dtype = compute_dtype_of(settings, device);
-  if (device != "cpu" && !settings.lora.shape.empty())
-    throw UsageError("--lora trains on --device cpu; found " + device);
-  asked([&] {  // the usual learning rate is not known yet
-    qkv::TrainConfig early = config;
-    early.learning_rate = std::max(early.learning_rate, early.min_lr);
-    qkv::validate(early);
-  });
+  if (device != "cpu" && !settings.lora.shape.empty()) throw UsageError("--lora needs --device cpu; found " + device);
+  asked([&] { qkv::validate(config); });
   std::optional<InitialModel> initial = InitialModel::open(settings);
   const auto model_of = [&](std::int64_t vocabulary) {
     return initial ? initial->config() : asked_model(settings, qkv::preset(kDefaultPreset), vocabulary);
   };
-  const qkv::ModelConfig shape = asked([&] { return model_of(257); });  // refuses what cannot be before the long work
+  const qkv::ModelConfig shape = asked([&] { return model_of(257); });  // rejects invalid options before the long work
   std::optional<qkv::LoraAdapters> adapters = new_adapters(settings, initial, config.seed);
   config.learning_rate = usual_learning_rate(shape, initial && !adapters);
   if (!initial && !shape.final_norm) use_gentle_warmup(config);
-  settings.apply(config);  // what was asked for has precedence
-  asked([&] { qkv::validate(config); });
+  settings.apply(config);  // given options take precedence
   std::optional<FreshDirectory> directory;
   TrainData data = train_data(
       settings, config.window > 0 ? config.window : shape.ctx_len, initial ? &initial->tokenizer() : nullptr,
@@ -145,7 +139,7 @@ qkv::Trainer start(const TrainSettings& settings) {
                               std::move(*adapters))
                : qkv::Trainer(std::move(model), std::move(data.tokenizer), std::move(data.tokens), config);
   if (initial) trainer.set_text_facts(initial->text_facts());
-  trainer.save(settings.out);  // from here on there is something to resume
+  trainer.save(settings.out);  // the run can be resumed from here on
   directory->keep();
   return trainer;
 }
@@ -188,21 +182,20 @@ std::string schedule_notes(const qkv::Trainer& trainer, qkv::TrainConfig& config
 }
 
 qkv::Trainer resume(const TrainSettings& settings) {
-  if (!settings.init.empty()) throw UsageError("--resume continues with the run's own model; leave out --init");
-  qkv::load_train_config(settings.out);  // throws before the text is read if something is missing
+  if (!settings.init.empty()) throw UsageError("--resume continues the run's own model; leave out --init");
+  qkv::load_train_config(settings.out);  // reports a missing run before reading the text
   std::vector<std::string> refused;
   qkv::Trainer trainer = qkv::Trainer::resume(settings.out, data_to_resume(settings), &refused);
   for (const std::string& what : refused)
-    warn(fmt::format("this checkpoint is damaged: {}; resuming from step {}", what, trainer.steps_done()));
+    warn(fmt::format("checkpoint rejected: {}; continuing from step {}", what, trainer.steps_done()));
   check_same_model(settings, trainer, trainer.model().config());
   const std::string device(trainer.model().device());
   if (!settings.device.empty() && settings.device != device)
-    throw UsageError(
-        fmt::format("a run's device cannot change: its parameters are those of {}; leave out --device", device));
+    throw UsageError(fmt::format("a run's device cannot change: its parameters are on {}; leave out --device", device));
   qkv::TrainConfig config = trainer.config();
   settings.apply(config);
   if (config.steps < trainer.steps_done())
-    throw UsageError(fmt::format("--steps {} is less than the {} steps that the run in {} has done", config.steps,
+    throw UsageError(fmt::format("--steps {} is less than the {} steps already done in {}", config.steps,
                                  trainer.steps_done(), settings.out));
   if (settings.dtype != "auto") config.compute_dtype = compute_dtype_of(settings, device);
   const std::string notes = schedule_notes(trainer, config);
@@ -213,7 +206,7 @@ qkv::Trainer resume(const TrainSettings& settings) {
   return trainer;
 }
 
-// Tokens of a training sequence.
+// Tokens per training sequence.
 std::int64_t window_of(qkv::Trainer& trainer) {
   return trainer.config().window > 0 ? trainer.config().window : trainer.model().config().ctx_len;
 }
@@ -221,17 +214,17 @@ std::int64_t window_of(qkv::Trainer& trainer) {
 void describe(qkv::Trainer& trainer) {
   const qkv::ModelConfig& c = trainer.model().config();
   const qkv::TokenDataset& data = trainer.data();
-  print(fmt::format("model: {} parameters; {}, {}, d_model {}, context {}, vocabulary {}\n", qkv::parameter_count(c),
-                    counted(c.n_layer, "layer"), counted(c.n_head, "head"), c.d_model, c.ctx_len, c.vocab_size));
-  print(fmt::format("data: {} training tokens ({:.2f} bytes per token), {} for validation; {} steps of {} tokens\n",
+  print(fmt::format("model: {} parameters; {} layers, {} heads, d_model {}, context {}, vocabulary {}\n",
+                    qkv::parameter_count(c), c.n_layer, c.n_head, c.d_model, c.ctx_len, c.vocab_size));
+  print(fmt::format("data: {} training tokens ({:.2f} bytes per token), {} validation tokens; {} steps of {} tokens\n",
                     data.training().size(),
                     static_cast<double>(data.training().bytes()) / static_cast<double>(data.training().size()),
                     data.validation().size(), trainer.config().steps,
                     trainer.config().batch_size * trainer.config().grad_accum * window_of(trainer)));
   print(exports_text(c, trainer.tokenizer()) + "\n");
-  if (trainer.adapters()) print("adapters: " + describe_lora(*trainer.adapters()) + "; all other weights are frozen\n");
+  if (trainer.adapters()) print("adapters: " + describe_lora(*trainer.adapters()) + "; other parameters are frozen\n");
   if (trainer.model().device() == "cpu") print(memory_text(c, trainer.config(), trainer.adapters()) + "\n");
-  if (!trainer.has_validation()) print("note: no validation text, so there will be no evaluations\n");
+  if (!trainer.has_validation()) print("note: no validation text, so no evaluations\n");
 }
 
 // Prints the progress of a run.
@@ -276,9 +269,9 @@ class Reporter {
     tokens_ += report.tokens;
     ++count_;
     const bool last = report.step == steps || report.step == settings_.stop_after;
-    if (report.skipped) line(fmt::format("step {}: the loss or its gradient is NaN or infinite; skipped", report.step));
+    if (report.skipped) line(fmt::format("step {}: loss or gradient is NaN or infinite; skipped", report.step));
     if (report.spike > 0) {
-      line(fmt::format("step {}: the loss {:.4f} is a spike, {:.1f} deviations above the last losses", report.step,
+      line(fmt::format("step {}: loss spike {:.4f}, {:.1f} standard deviations above recent losses", report.step,
                        report.loss, report.spike));
     }
     if (report.step == 1 || report.step % trainer_.config().log_interval == 0 || last) {
@@ -298,20 +291,20 @@ class Reporter {
     announce(trainer_.has_validation() && interval > 0 && (report.step % interval == 0 || last));
   }
 
-  // Whether a stop drops the step at hand instead of finishing it: if it has several micro-batches and takes long.
+  // Whether a stop drops the current step instead of finishing it: if it has several micro-batches and takes long.
   bool drops_step() const {
     constexpr double kLong = 10;  // seconds
     return trainer_.config().grad_accum > 1 && (step_seconds_ == 0 || step_seconds_ > kLong);
   }
 
-  // What Ctrl-C says from now on.
+  // Sets the message of Ctrl-C.
   void announce(bool evaluating = false) const {
     const std::int64_t step = trainer_.steps_done() + 1;
     const auto micro_batches = static_cast<double>(trainer_.config().grad_accum);
     const double seconds = drops_step() ? step_seconds_ / micro_batches : step_seconds_;
     const std::string about = seconds > 0 ? fmt::format(", about {:.0f} s", std::max(1.0, std::ceil(seconds))) : "";
     const std::string what =
-        evaluating     ? "stopping the evaluation, which --resume repeats"
+        evaluating     ? "stopping the evaluation; --resume repeats it"
         : drops_step() ? fmt::format("finishing a micro-batch{}; step {} is dropped, --resume repeats it", about, step)
                        : fmt::format("finishing step {}{}", step, about);
     qkv::set_interrupt_notice("\nqkv: " + what + "; press Ctrl-C again to stop without saving\n");
@@ -327,7 +320,7 @@ class Reporter {
     announce();
   }
 
-  // Shows a sample and returns its text; empty if there is none.
+  // Prints a sample and returns its text; empty if there is none.
   std::string sample(std::int64_t step) {
     std::vector<std::int32_t> prompt = trainer_.tokenizer().encode(settings_.sample_prompt);
     const std::int32_t begin = trainer_.tokenizer().begin_token(), end = trainer_.tokenizer().end_token();
@@ -349,7 +342,7 @@ class Reporter {
           stream.push(trainer_.tokenizer().decode(qkv::generate(trainer_.model(), prompt, options, [](std::int32_t) {
                                                     return !qkv::interrupt_requested();
                                                   }).tokens));
-    } catch (const qkv::SamplingError& error) {  // NaN; the run itself decides what becomes of it
+    } catch (const qkv::SamplingError& error) {  // NaN logits; the run handles them itself
       line(fmt::format("no sample: {}", error.what()));
       return {};
     }
@@ -360,8 +353,8 @@ class Reporter {
       shown += c == '\n' ? "\n  | " : control ? "?" : std::string(1, c);
     }
     line(shown);
-    if (const double share = qkv::repetition(text); share >= qkv::kRepetitionThreshold) {
-      line(fmt::format("warning: the sample after step {} is repetitive: {:.0f} % of it repeats earlier text", step,
+    if (const double share = qkv::repetition(text); share >= qkv::kRunsInCircles) {
+      line(fmt::format("warning: the sample after step {} is repetitive: {:.0f} % repeats earlier text", step,
                        100 * share));
     }
     return text;
@@ -373,12 +366,12 @@ class Reporter {
   Progress progress_;
   TrainPage* page_ = nullptr;
   TrainProfile profile_;
-  double step_seconds_ = 0;              // of the newest step
-  double seconds_ = 0;                   // since the last line
-  std::int64_t tokens_ = 0, count_ = 0;  // the same for the whole run
+  double step_seconds_ = 0;              // of the latest step
+  double seconds_ = 0;                   // since the last log line
+  std::int64_t tokens_ = 0, count_ = 0;  // since the last log line
 };
 
-// What the page says beside the configuration.
+// What the report shows besides the configuration.
 std::vector<qkv::RunFacts> page_facts(const TrainSettings& settings, qkv::Trainer& trainer, const qkv::Peak& peak) {
   const qkv::TokenDataset& data = trainer.data();
   qkv::RunFacts text{"Data", {}};
@@ -387,17 +380,17 @@ std::vector<qkv::RunFacts> page_facts(const TrainSettings& settings, qkv::Traine
   const auto size = [](const qkv::TokenPart& part) {
     return fmt::format("{} tokens, {:.2f} MB", part.size(), static_cast<double>(part.bytes()) * 1e-6);
   };
-  if (!settings.init.empty()) text.rows.emplace_back("begins with", settings.init);
+  if (!settings.init.empty()) text.rows.emplace_back("initial model", settings.init);
   if (trainer.adapters()) text.rows.emplace_back("adapters", describe_lora(*trainer.adapters()));
   text.rows.emplace_back("training", size(data.training()));
   text.rows.emplace_back("validation", size(data.validation()));
   qkv::RunFacts machine{"Machine", {{"device", std::string(trainer.model().device())}}};
   if (peak.gflops > 0)
-    machine.rows.emplace_back("peak", fmt::format("{:.0f} GF/s ({})", peak.gflops, peak.instructions));
+    machine.rows.emplace_back("peak", fmt::format("{:.0f} GFLOP/s ({})", peak.gflops, peak.instructions));
   return {text, machine};
 }
 
-// run_training with its page. The page of a run that an error ends says so.
+// run_training with its report, which also shows an error that ends the run.
 bool run_with_page(qkv::Trainer& trainer, const qkv::RunOptions& options, Reporter& reporter, TrainPage& page) {
   reporter.keep(page);
   try {
@@ -412,31 +405,32 @@ bool run_with_page(qkv::Trainer& trainer, const qkv::RunOptions& options, Report
   }
 }
 
-// The whole run's speed, evaluations, checkpoints and samples included; the peak is the greater of one measured
-// before the first step and one after the last, since other programs can only lower them.
+// The speed of the whole run, including evaluations, checkpoints and samples. The peak is the larger of two
+// measurements, before the first and after the last step, since other programs can only lower it.
 void report_speed(Reporter& reporter, const TrainSettings& settings, double flops, double before, double after) {
   const TrainProfile& profile = reporter.profile();
   if (profile.steps == 0) return;
   const double rate = static_cast<double>(profile.tokens) / reporter.seconds(), peak = std::max(before, after);
   std::string text = fmt::format("speed: {:.1f} tokens/s overall", rate);
-  if (peak > 0) text += fmt::format(", {:.1f} % of the peak of {:.0f} GF/s", 100 * rate * flops / (peak * 1e9), peak);
+  if (peak > 0)
+    text += fmt::format(", {:.1f} % of the peak of {:.0f} GFLOP/s", 100 * rate * flops / (peak * 1e9), peak);
   reporter.line(text + fmt::format("; peak memory {:.2f} GB", static_cast<double>(peak_memory()) / 1e9));
   if (settings.profile) print(profile_table(profile));
 }
 
 void run(const TrainSettings& settings) {
-  if (settings.out.empty()) throw UsageError("--out is needed: the directory of the model");
+  if (settings.out.empty()) throw UsageError("--out is required: the output directory");
   qkv::Trainer trainer = settings.resume ? resume(settings) : start(settings);
   describe(trainer);
   const qkv::ModelConfig& model = trainer.model().config();
   double flops = qkv::training_flops_per_token(model, window_of(trainer));
-  if (trainer.adapters())  // only the matrices that adapters change have a gradient
+  if (trainer.adapters())  // only adapted matrices have a gradient
     flops -= 2.0 * static_cast<double>(qkv::matrix_parameters(model) - adapted_elements(model, *trainer.adapters()));
-  const bool on_cpu = trainer.model().device() == "cpu";  // whose peak can be measured
+  const bool on_cpu = trainer.model().device() == "cpu";  // the peak can be measured only there
   const auto peak_now = [&] { return on_cpu ? qkv::measure_peak(trainer.config().compute_dtype) : qkv::Peak{}; };
   const qkv::Peak peak = peak_now();
   print(on_cpu
-            ? fmt::format("compute: {}, peak {:.0f} GF/s ({}), {:.1f} MFLOP per token\n",
+            ? fmt::format("compute: {}, peak {:.0f} GFLOP/s ({}), {:.1f} MFLOP per token\n",
                           qkv::dtype_name(trainer.config().compute_dtype), peak.gflops, peak.instructions, flops / 1e6)
             : fmt::format("device {}: {}, {:.1f} MFLOP per token\n", trainer.model().device(),
                           qkv::dtype_name(trainer.model().dtype()), flops / 1e6));
@@ -465,11 +459,11 @@ void run(const TrainSettings& settings) {
   reporter.line(fmt::format("report: {}/report.html", settings.out));
   if (trainer.adapters())
     reporter.line(
-        fmt::format("the adapters are in {0}, their model in {0}/base (try: qkv generate -m {0}/base --lora {0} "
-                    "-p \"...\"; qkv convert {0}/base MODEL --lora {0} joins them)",
+        fmt::format("adapters: {0}, base model: {0}/base (try: qkv generate -m {0}/base --lora {0} -p \"...\"; "
+                    "merge: qkv convert {0}/base MODEL --lora {0})",
                     settings.out));
   else
-    reporter.line(fmt::format("the model is in {0} (try: qkv generate -m {0} -p \"...\")", settings.out));
+    reporter.line(fmt::format("model: {0} (try: qkv generate -m {0} -p \"...\")", settings.out));
 }
 
 void add(CLI::App& app) {

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kSmallText = 256 * 1024;  // bytes; below it bytes are the tokens
+constexpr std::int64_t kSmallText = 256 * 1024;  // bytes; smaller texts use byte tokens
 constexpr std::int64_t kDefaultBpe = 4096;
 
 std::string tokenizer_spec(const TrainSettings& settings, std::int64_t text_bytes) {
@@ -23,7 +23,7 @@ std::string tokenizer_spec(const TrainSettings& settings, std::int64_t text_byte
   return text_bytes < kSmallText ? "bytes" : fmt::format("bpe:{}", kDefaultBpe);
 }
 
-// The size it will have, or, of a short text, at most have.
+// The vocabulary size; an upper bound if the text is short.
 std::int64_t vocabulary_of(const std::string& spec) {
   if (spec == "bytes") return Tokenizer::bytes().size();
   const auto size = learnt_size(spec);
@@ -31,13 +31,13 @@ std::int64_t vocabulary_of(const std::string& spec) {
 }
 
 Corpus read_corpus(const TrainSettings& settings) {
-  const std::string folder = fs::absolute(settings.out).parent_path().string();  // the directory may not be there yet
+  const std::string folder = fs::absolute(settings.out).parent_path().string();  // --out may not exist yet
   return read_texts(settings.data, corpus_options(settings.text, settings.validation_fraction, folder));
 }
 
 std::string tokens_path(const TrainSettings& settings) { return settings.out + "/tokens.bin"; }
 
-// The run's tokens.bin becomes a link to a token file: it may be far too large to copy.
+// Makes the run's tokens.bin a link to a token file, which may be too large to copy.
 void point_to(const std::string& file, const std::string& link) {
   std::error_code error;
   if (fs::equivalent(file, link, error)) return;
@@ -48,7 +48,7 @@ void point_to(const std::string& file, const std::string& link) {
 
 void refuse_text_options(const TrainSettings& settings, const std::string& file, bool tokenizer_too) {
   const auto refuse = [&](const std::string& option) {
-    throw UsageError(fmt::format("{} is for text; '{}' is a token file, which was made with its own", option, file));
+    throw UsageError(fmt::format("{} is for text; '{}' is a token file and has its own", option, file));
   };
   if (settings.validation_fraction_option->count() > 0) refuse("--val-fraction");
   if (tokenizer_too && !settings.tokenizer.empty()) refuse("--tokenizer");
@@ -58,10 +58,10 @@ void refuse_other_tokenizer(const TrainSettings& settings, const std::string& fi
                             const std::optional<Tokenizer>& tokenizer, const Tokenizer& own) {
   if (tokenizer && tokenizer->json() == own.json()) return;
   const std::string found =
-      tokenizer ? fmt::format("was made with another tokenizer ({} tokens) than that of {} ({})", tokenizer->size(),
+      tokenizer ? fmt::format("was made with a different tokenizer ({} tokens) than {} ({})", tokenizer->size(),
                               settings.init, own.size())
                 : fmt::format("does not contain its tokenizer, which must be that of {}", settings.init);
-  throw FileError(file, found + fmt::format("; make it with qkv tokenize --tokenizer {}", settings.init));
+  throw FileError(file, found + fmt::format("; create it with qkv tokenize --tokenizer {}", settings.init));
 }
 
 TrainData of_token_file(const TrainSettings& settings, const std::string& file, const Tokenizer* own,
@@ -72,7 +72,7 @@ TrainData of_token_file(const TrainSettings& settings, const std::string& file, 
   if (own) refuse_other_tokenizer(settings, file, tokenizer, *own);
   if (!tokenizer) {
     if (settings.tokenizer.empty())
-      throw FileError(file, "contains no tokenizer; give its tokenizer.json with --tokenizer");
+      throw FileError(file, "contains no tokenizer; pass its tokenizer.json with --tokenizer");
     tokenizer = load_tokenizer(settings.tokenizer);
   }
   check(tokenizer->size());
@@ -97,7 +97,7 @@ TrainData train_data(const TrainSettings& settings, std::int64_t ctx_len, const 
   check(own ? own->size() : vocabulary_of(spec));
   Tokenizer tokenizer = own ? *own : make_tokenizer(spec, corpus);
   make_directory();
-  // What a start left that was stopped may point to somebody's token file, which must not be written over.
+  // An interrupted start may have left a link to the user's token file, which must not be overwritten.
   if (fs::is_symlink(tokens_path(settings))) fs::remove(tokens_path(settings));
   TokenDataset tokens = tokenize(corpus, tokenizer, tokens_path(settings));
   return {std::move(tokens), std::move(tokenizer)};
@@ -107,13 +107,13 @@ TokenDataset data_to_resume(const TrainSettings& settings) {
   const std::string path = tokens_path(settings);
   if (settings.data.empty()) {
     if (fs::is_symlink(path) && !fs::exists(path))
-      throw FileError(path,
-                      fmt::format("points to {}, which is gone; give it with --data", fs::read_symlink(path).string()));
+      throw FileError(path, fmt::format("points to {}, which does not exist; pass it with --data",
+                                        fs::read_symlink(path).string()));
     return TokenDataset::open(path);
   }
   const auto changed = [&](const char* what) {
-    return FileError(settings.data.front(), fmt::format("is not the {} that the run in {} began with; omit --data "
-                                                        "to use the original",
+    return FileError(settings.data.front(), fmt::format("is not the {} that the run in {} started with; leave out "
+                                                        "--data to continue",
                                                         what, settings.out));
   };
   if (const auto file = token_file(settings.data)) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the tokens of a run come from: text that is tokenised into the run's directory, or a token file of qkv tokenize
-// that it points to.
+// The tokens of a run: text tokenized into the run's directory, or a link to a token file from qkv tokenize.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +17,14 @@ struct TrainData {
   Tokenizer tokenizer;
 };
 
-// The tokenizer and the tokens of a new run. Calls check(size of the vocabulary; of a BPE not trained yet the
-// largest it can have) before the long work, and make_directory() before anything is written. ctx_len: of the model, so
-// that a text that is too short is refused early. own: the tokenizer that the model comes with, which a token file must
-// have been made with; null: as the settings say.
+// The tokenizer and tokens of a new run. Calls check(vocabulary size, or its upper bound if a BPE is still to be
+// trained) before the long work, and make_directory() before anything is written. ctx_len: of the model, to reject a
+// too short text early. own: the tokenizer of the --init model, which a token file must match; null: chosen by the
+// settings.
 TrainData train_data(const TrainSettings& settings, std::int64_t ctx_len, const Tokenizer* own,
                      const std::function<void(std::int64_t)>& check, const std::function<void()>& make_directory);
 
-// The same for a resumed run, whose text must not have changed.
+// The tokens of a resumed run. The text of a run cannot change.
 TokenDataset data_to_resume(const TrainSettings& settings);
 
 }  // namespace qkv::cli

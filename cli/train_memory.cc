@@ -45,8 +45,9 @@ std::int64_t adapted_elements(const ModelConfig& model, const LoraAdapters& adap
 std::string memory_text(const ModelConfig& model, const TrainConfig& config, const LoraAdapters* adapters) {
   const TrainingMemory m = training_memory(model, shape_of(model, config, adapters));
   return fmt::format(
-      "memory: {} per step: weights and optimizer {}, gradients {}, matmul copies {}, activations {}, checkpoint "
-      "buffer {}",
+      "memory per step: {} (weights and optimizer {}, gradients {}, matmul copies {}, activations {}, checkpoint "
+      "buffer "
+      "{})",
       gigabytes(m.total()), gigabytes(m.weights + m.moments), gigabytes(m.gradients), gigabytes(m.operands),
       gigabytes(m.activations + m.work), gigabytes(m.copy));
 }
@@ -59,16 +60,16 @@ void check_memory(const ModelConfig& model, const TrainConfig& config, const Lor
   if (available == 0 || needed.total() <= available) return;
   const std::int64_t model_only = needed.weights + needed.moments + needed.gradients + needed.operands;
   std::string text = fmt::format(
-      "not enough memory: a step needs {} ({} of it for the model, {} for {} x {} tokens), and {} are available; ",
+      "not enough memory: a step needs {} ({} for the model, {} for {} x {} tokens), but only {} is available; ",
       gigabytes(needed.total()), gigabytes(model_only), gigabytes(needed.activations + needed.work), asked.batch_size,
       asked.ctx_len, gigabytes(available));
   const auto fitting = training_shape_within(model, asked, available);
   if (fitting)
-    text += fmt::format("{} would fit, with {}", options_of(*fitting, asked, length_option),
+    text += fmt::format("{} would fit in {}", options_of(*fitting, asked, length_option),
                         gigabytes(training_memory(model, *fitting).total()));
   else
-    text += "no batch fits: take a smaller model or fewer sequences";
-  throw std::runtime_error(text + " (--no-memory-check to try anyway)");
+    text += "no batch fits; use a smaller model or fewer sequences";
+  throw std::runtime_error(text + " (--no-memory-check skips this check)");
 }
 
 }  // namespace qkv::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a run will have memory enough, said before its first step.
+// Checks, before the first step, whether a run fits in memory.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace qkv::cli {
 
-// "memory: 0.31 GB for a step (...)".
+// "memory per step: 0.31 GB (...)".
 std::string memory_text(const ModelConfig& model, const TrainConfig& config, const LoraAdapters* adapters);
-// Throws std::runtime_error, with the number needed and options that would fit, if a step will not have the memory.
-// adapters: null where all parameters are trained. length_option: the one that makes sequences shorter.
+// Throws std::runtime_error, with the memory needed and options that would fit, if a step does not fit in memory.
+// adapters: null if all parameters are trained. length_option: the option that shortens sequences.
 void check_memory(const ModelConfig& model, const TrainConfig& config, const LoraAdapters* adapters,
                   const char* length_option);
 
-// Elements of the matrices that adapters change.
+// Total number of elements of the adapted matrices.
 std::int64_t adapted_elements(const ModelConfig& model, const LoraAdapters& adapters);
 
 }  // namespace qkv::cli

@@ -20,7 +20,7 @@ bool has_usual_gated_mlp(const ModelConfig& config) {
   return config.gated && config.d_ff == gated_d_ff(config.d_model);
 }
 
-// Sizes that follow from others by the usual rule, set back to "derive it", so that they follow a change.
+// Resets sizes that follow from others by the default rule to 0 (derive), so that they follow a change.
 ModelConfig with_derived_sizes_free(ModelConfig config) {
   if (config.v_head_dim == config.head_dim) config.v_head_dim = 0;
   if (config.head_dim * config.n_head == config.d_model) config.head_dim = 0;
@@ -29,7 +29,7 @@ ModelConfig with_derived_sizes_free(ModelConfig config) {
   return config;
 }
 
-// "--d-model 64, where it has 96"
+// "--d-model 64, but the model has 96"
 std::string difference(const ModelConfig& asked, const ModelConfig& stored) {
   const auto members = [](const ModelConfig& c) {
     std::vector<std::pair<std::string, std::string>> all;
@@ -44,16 +44,17 @@ std::string difference(const ModelConfig& asked, const ModelConfig& stored) {
   const auto wanted = members(asked), found = members(stored);
   for (std::size_t i = 0; i < wanted.size(); ++i)
     if (wanted[i] != found[i])
-      return fmt::format("--{} {}, where it has {}{}", with_dashes(wanted[i].first), wanted[i].second, found[i].second,
+      return fmt::format("--{} {}, but the model has {}{}", with_dashes(wanted[i].first), wanted[i].second,
+                         found[i].second,
                          wanted[i].first == "ctx_len" ? " (--seq-len trains on shorter sequences)" : "");
-  return "other layers than it has";
+  return "different layers";
 }
 
 }  // namespace
 
 std::string exports_text(const ModelConfig& config, const Tokenizer& tokenizer) {
   std::vector<std::string> can;
-  std::vector<std::pair<std::string, std::string>> why_not;  // an obstacle and the formats that have it
+  std::vector<std::pair<std::string, std::string>> why_not;  // each obstacle and the formats it affects
   for (const ExportFacts& facts : export_facts(config, tokenizer)) {
     if (facts.obstacles.empty()) can.push_back(fmt::format("{} ({})", facts.format, facts.family));
     for (const std::string& obstacle : facts.obstacles) {
@@ -85,19 +86,20 @@ void check_same_shape(const TrainSettings& settings, const ModelConfig& stored, 
   ModelConfig given;
   given.d_ff = -1;
   settings.apply(given);
-  if (given.d_ff < 0) asked.d_ff = stored.resolved().d_ff;  // what a size is derived from may have changed since
+  if (given.d_ff < 0) asked.d_ff = stored.resolved().d_ff;  // derived sizes may have changed since
   if (asked != stored.resolved()) throw UsageError(what + ": the options ask for " + difference(asked, stored));
 }
 
 std::optional<InitialModel> InitialModel::open(const TrainSettings& settings) {
   const std::string& path = settings.init;
   if (path.empty()) {
-    if (settings.andrea.given()) throw UsageError(settings.andrea.names() + " are about a checkpoint (.bin) of --init");
+    if (settings.andrea.given())
+      throw UsageError(settings.andrea.names() + " apply only to an ANDREA checkpoint (.bin) given with --init");
     return std::nullopt;
   }
-  if (!settings.tokenizer.empty()) throw UsageError("--init brings the model's own tokenizer; leave out --tokenizer");
+  if (!settings.tokenizer.empty()) throw UsageError("--init uses the model's own tokenizer; leave out --tokenizer");
   if (settings.andrea.given() && !is_andrea_checkpoint(path))
-    throw UsageError(settings.andrea.names() + " are about checkpoints of ANDREA (.bin)");
+    throw UsageError(settings.andrea.names() + " apply only to ANDREA checkpoints (.bin)");
   const auto opened = [&] {
     if (!settings.andrea.given()) {
       const ModelFacts facts = inspect_model(path);

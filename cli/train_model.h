@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model of a new run: random, or from a file (--init).
+// The model of a new run: random from a seed, or loaded from a file (--init).
 #pragma once
 
 #include <optional>
@@ -9,25 +9,25 @@
 
 namespace qkv::cli {
 
-// What the run was asked to be, on top of `base`; the vocabulary's size comes from the tokenizer.
+// The requested configuration on top of `base`; vocab_size comes from the tokenizer.
 ModelConfig asked_model(const TrainSettings& settings, ModelConfig base, std::int64_t vocab_size);
 
-// "exports to: Hugging Face (llama), GGUF (llama)", and for what cannot be written why.
+// "exports to: Hugging Face (llama), GGUF (llama)", and the reason for each format that is impossible.
 std::string exports_text(const ModelConfig& config, const Tokenizer& tokenizer);
 
-// Throws UsageError, beginning with `what`, that names an option of the model which contradicts `stored`.
+// Throws UsageError (prefix `what`) that names a model option which contradicts `stored`.
 void check_same_shape(const TrainSettings& settings, const ModelConfig& stored, const std::string& what);
 
-// The model at --init. Its weights are read when they are asked for, once.
+// The model of --init. take() loads its weights, once.
 class InitialModel {
  public:
-  // Nothing without --init. Throws qkv::FileError, and UsageError for options that contradict the file.
+  // Nothing without --init. Throws qkv::FileError, or UsageError for options that contradict the file.
   static std::optional<InitialModel> open(const TrainSettings& settings);
 
   const ModelConfig& config() const noexcept { return config_; }
   const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
   const TextFacts& text_facts() const noexcept { return facts_; }
-  Model take(const std::string& device);  // in the device's type, whatever the file holds
+  Model take(const std::string& device);  // in the device's type, whatever type is stored
 
  private:
   InitialModel(std::string path, ModelConfig config, Tokenizer tokenizer, TextFacts facts)
@@ -40,7 +40,7 @@ class InitialModel {
   ModelConfig config_;
   Tokenizer tokenizer_;
   TextFacts facts_;
-  std::optional<Model> model_;  // where it had to be read to know its shape
+  std::optional<Model> model_;  // set if it had to be loaded to know its shape
 };
 
 }  // namespace qkv::cli

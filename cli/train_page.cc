@@ -30,7 +30,7 @@ void TrainPage::attempt(const std::function<bool()>& work) {
   try {
     if (work()) warned_ = false;
   } catch (const FileError& error) {
-    if (!warned_) warn_(std::string("no page of this run: ") + error.what());
+    if (!warned_) warn_(std::string("cannot write the report: ") + error.what());
     warned_ = true;
   }
 }

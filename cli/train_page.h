@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When `qkv train` writes report.html. A page that cannot be written never ends a run.
+// When `qkv train` writes report.html. A failure to write it never ends a run.
 #pragma once
 
 #include <functional>
@@ -13,17 +13,17 @@ namespace qkv::cli {
 
 class TrainPage {
  public:
-  // warn: told once what keeps the page from being written, and again only after it could be.
+  // warn: called once when writing the report fails, and again only after a write succeeded.
   TrainPage(const std::string& directory, Trainer& trainer, const std::vector<RunFacts>& facts,
             std::function<void(const std::string&)> warn);
 
-  void after_step();  // writes it if it is time
+  void after_step();  // writes the report if it is due
   void end(RunPhase phase, const std::string& message = {});
 
  private:
-  void attempt(const std::function<bool()>& work);  // work: says whether it wrote a page
+  void attempt(const std::function<bool()>& work);  // work: returns whether it wrote the report
 
-  std::unique_ptr<RunReport> report_;  // null if it could not be begun
+  std::unique_ptr<RunReport> report_;  // null if it could not be created
   std::function<void(const std::string&)> warn_;
   bool warned_ = false;
 };

@@ -22,7 +22,7 @@ std::vector<std::pair<std::string, double>> parts_of(const TrainProfile& p) {
                                                     {"data", p.data}};
   double known = 0;
   for (const auto& part : parts) known += part.second;
-  parts.emplace_back("other", std::max(0.0, p.seconds - known));  // weights made ready, sums of losses
+  parts.emplace_back("other", std::max(0.0, p.seconds - known));  // weight conversion, loss sums
   return parts;
 }
 
@@ -41,7 +41,7 @@ void TrainProfile::add(const StepReport& report) {
 }
 
 std::string profile_table(const TrainProfile& profile) {
-  std::string text = fmt::format("{:<14} {:>10}  {:>6}\n", "", "ms per step", "share");
+  std::string text = fmt::format("{:<14} {:>10}  {:>6}\n", "", "ms/step", "share");
   for (const auto& [name, seconds] : parts_of(profile))
     text += fmt::format("{:<14} {:>10.2f}  {:>5.1f} %\n", name, milliseconds_a_step(profile, seconds),
                         profile.seconds > 0 ? 100 * seconds / profile.seconds : 0.0);

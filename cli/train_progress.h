@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far long work is: a bar with the time left on a terminal, a plain line every few seconds elsewhere.
+// Progress of long operations: a bar with the remaining time on a terminal, otherwise a line every few seconds.
 #pragma once
 
 #include <chrono>
@@ -10,20 +10,20 @@ namespace qkv::cli {
 // "41 s", "12:05", "3:02:41".
 std::string duration_text(double seconds);
 
-// One thread at a time. Everything goes to standard error.
+// Not thread-safe. Prints to standard error.
 class Progress {
  public:
-  // lines: whether to write plain lines where there is no terminal.
+  // lines: whether to print plain lines without a terminal.
   Progress(std::string what, double already_done, bool lines);
   ~Progress() { hide(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   void update(double done, double total);
-  void hide() noexcept;  // takes the bar away until the next update, so that a line can be written
+  void hide() noexcept;  // removes the bar until the next update, so that a line can be printed
 
   double seconds() const;                                // since the start
-  double seconds_left(double done, double total) const;  // at the speed so far
+  double seconds_left(double done, double total) const;  // at the average speed so far
 
  private:
   using Clock = std::chrono::steady_clock;

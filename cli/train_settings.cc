@@ -16,7 +16,7 @@
 namespace qkv::cli {
 namespace {
 
-// What a run has where no option says otherwise.
+// The defaults of a run.
 template <class Config>
 Config usual() {
   if constexpr (std::is_same_v<Config, ModelConfig>)
@@ -25,7 +25,7 @@ Config usual() {
     return {};
 }
 
-// Adds one option for a member of a configuration, whose default it shows.
+// Adds an option for a member of a configuration.
 template <class Config, class T, class Owner>
 CLI::Option* add(CLI::App& command, std::vector<std::function<void(Config&)>>& values, const std::string& names,
                  T Owner::*member, const std::string& help) {
@@ -42,7 +42,7 @@ CLI::Option* add(CLI::App& command, std::vector<std::function<void(Config&)>>& v
   return option;
 }
 
-// An option whose value is one of some names, each of which changes the configuration in its own way.
+// An option whose value is one of several names; each name applies its own change to the configuration.
 template <class Config>
 using NamedChanges = std::vector<std::pair<std::string, std::function<void(Config&)>>>;
 template <class Config>
@@ -76,7 +76,7 @@ void add_choice(CLI::App& command, std::vector<std::function<void(Config&)>>& va
   add_named(command, values, name, changes, help);
 }
 
-// The same of an enumeration with names of its own (qkv/model_members.h).
+// The same for an enumeration (names from qkv/model_members.h).
 template <class E>
 void add_enum(CLI::App& command, std::vector<std::function<void(ModelConfig&)>>& values, const std::string& name,
               E LayerConfig::*member, const std::string& help) {
@@ -111,7 +111,8 @@ void add_both_biases(CLI::App& command, std::vector<std::function<void(ModelConf
   });
 }
 
-// Groups the options from number `first` on; of one that is given twice the last value counts, unless it takes a list.
+// Puts the options from index `first` on into a group; if one is given twice the last value counts, unless it is a
+// list.
 void group_options(CLI::App& command, std::size_t first, const char* group) {
   const auto options = command.get_options();
   for (std::size_t i = first; i < options.size(); ++i) {
@@ -289,11 +290,11 @@ void read_config_file(CLI::App& command, const TrainSettings& settings) {
   }
   std::map<CLI::Option*, std::vector<std::string>> given;
   for (const CLI::ConfigItem& item : items) {
-    if (item.name == "++" || item.name == "--") continue;  // where a section begins and ends
+    if (item.name == "++" || item.name == "--") continue;  // start and end of a section
     const bool ours = item.parents.empty() || item.parents == std::vector<std::string>{"train"};
     CLI::Option* option = ours ? command.get_option_no_throw("--" + with_dashes(item.name)) : nullptr;
     if (!option || item.name == "config" || item.name == "help") {
-      throw UsageError(fmt::format("{}: there is no option '{}'", path, item.fullname()));
+      throw UsageError(fmt::format("{}: unknown option '{}'", path, item.fullname()));
     }
     if (option->count() > 0) continue;  // the command line has precedence
     given[option] = item.inputs;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `qkv train`: where they come from and which of them were given.
+// The options of `qkv train`: their sources, and which of them were given.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,7 +17,7 @@
 
 namespace qkv::cli {
 
-// The model that `qkv train` makes without --preset and --init.
+// The model of `qkv train` without --preset and --init.
 inline constexpr const char* kDefaultPreset = "llama-4m";
 
 struct TrainSettings {
@@ -25,10 +25,10 @@ struct TrainSettings {
   std::string out, device;
   std::string config_file;
   std::string preset;
-  std::string init;      // a model to begin with instead of a random one
-  AndreaOptions andrea;  // of its file
+  std::string init;      // start from this model instead of a random one
+  AndreaOptions andrea;  // of the --init file
   LoraSettings lora;
-  std::string tokenizer;  // "" (by the text's size), "bytes", "bpe:SIZE", "harris:SIZE" or a file
+  std::string tokenizer;  // "" (chosen by text size), "bytes", "bpe:SIZE", "harris:SIZE" or a file
   double validation_fraction = 0.1;
   TextOptions text;
   bool resume = false;
@@ -40,7 +40,7 @@ struct TrainSettings {
   std::string sample_prompt = "\n";
   std::int64_t sample_tokens = 60;
 
-  // Puts the values that were given into a configuration, and leaves the rest of it as it is.
+  // Writes the given values into a configuration and leaves the rest unchanged.
   std::vector<std::function<void(ModelConfig&)>> model_values;
   std::vector<std::function<void(TrainConfig&)>> train_values;
   void apply(ModelConfig& config) const {
@@ -52,11 +52,11 @@ struct TrainSettings {
   CLI::Option* validation_fraction_option = nullptr;
 };
 
-// Adds all options to the subcommand; they are filled in when its callback runs.
+// Adds all options to the subcommand; they are set when its callback runs.
 std::shared_ptr<TrainSettings> add_train_options(CLI::App& command);
 
-// Reads the --config file: each option that was not given on the command line takes its value from there. Throws
-// UsageError for a key that is no option and qkv::FileError for a file that cannot be read.
+// Reads the --config file: options not given on the command line get their values from it. Throws UsageError
+// for a key that is not an option and qkv::FileError for an unreadable file.
 void read_config_file(CLI::App& command, const TrainSettings& settings);
 
 }  // namespace qkv::cli

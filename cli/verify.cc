@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv verify: whether a model or a file of one is whole.
+// qkv verify: checks a model, or one of its files, for corruption.
 #include <memory>
 
 #include "cli.h"
@@ -13,7 +13,7 @@ void add(CLI::App& app) {
   command
       ->add_option("PATH", *path, "Model, .safetensors, .safetensors.index.json, .npy, config.json or tokenizer.json")
       ->required();
-  command->callback([path] { qkv::cli::print(*path + ": good; " + qkv::verify_path(*path) + "\n"); });
+  command->callback([path] { qkv::cli::print(*path + ": OK; " + qkv::verify_path(*path) + "\n"); });
 }
 
 const qkv::cli::Subcommand kVerify(44, add);

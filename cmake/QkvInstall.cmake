@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` puts where, and the Debian package that `cpack -G DEB` makes of it. docs/installing.md.
+# Install rules, and the Debian package of `cpack -G DEB`. See docs/installing.md.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# The libraries, and find_package(qkv). Each kind has targets of its own: who links the shared library needs none of the
-# libraries that it is made with.
+# The libraries, and find_package(qkv). Static and shared have separate targets: users of the shared library do not need
+# its dependencies.
 set(config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/qkv")
 install(TARGETS qkv_static EXPORT qkvStatic ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT development)
 install(EXPORT qkvStatic NAMESPACE qkv:: FILE qkvStaticTargets.cmake DESTINATION "${config_dir}" COMPONENT development)
@@ -36,7 +36,7 @@ endif()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" RENAME copyright COMPONENT runtime)
 install(FILES "${PROJECT_SOURCE_DIR}/README.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT runtime)
 
-# One package with everything; its dependencies are read from the binaries.
+# A single package; its dependencies are determined from the binaries.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME qkv)
 set(CPACK_PACKAGE_VENDOR "The qkv authors")
@@ -54,7 +54,7 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
-# What a program needs that links libqkv.a.
+# Dependencies of programs that link libqkv.a.
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS
   "g++, cmake, libdnnl-dev, libfmt-dev, libpcre2-dev, libutf8proc-dev, libxxhash-dev, zlib1g-dev")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA "${CMAKE_CURRENT_LIST_DIR}/debian/triggers")

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# How a module is built: qkv_module(NAME SOURCES ... MODULES ... LIBRARIES ...) makes the static library
-# qkv_NAME, and qkv_test(NAME SOURCES ... MODULES ... LIBRARIES ...) makes a GoogleTest program registered with CTest.
+# qkv_module(NAME SOURCES ... MODULES ... LIBRARIES ...) adds a module as the static library qkv_NAME;
+# qkv_test(NAME SOURCES ... MODULES ... LIBRARIES ...) adds a GoogleTest program and registers it with CTest.
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 
 add_library(qkv_flags INTERFACE)
 target_include_directories(qkv_flags INTERFACE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
-# Never -ffast-math: masks need -inf. No contraction: a fused multiply-add stands where one is written.
+# Never -ffast-math: masks need -inf. No contraction: FMA only where the source says so.
 target_compile_options(qkv_flags INTERFACE -Wall -Wextra -Wshadow $<$<BOOL:${QKV_WERROR}>:-Werror> -ffp-contract=off)
-# What GCC takes a fifth longer for: collecting garbage with little memory in use, and -Wpedantic, which Clang's builds
-# and tests/headers have.
+# These cost GCC a fifth of its time: garbage collection at low memory use, and -Wpedantic, which Clang builds and
+# tests/headers use anyway.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(qkv_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=524288>)
 else()
@@ -20,13 +20,13 @@ if(QKV_SANITIZE)
   target_link_options(qkv_flags INTERFACE -fsanitize=${QKV_SANITIZE})
 endif()
 
-# Code whose speed does not matter is compiled quickly. GCC's -Og takes 3/4 of the time of its -O1.
+# Options for code whose speed does not matter. GCC's -Og takes 3/4 of the time of its -O1.
 set(QKV_QUICK_OPTIONS $<$<CONFIG:Release>:$<IF:$<CXX_COMPILER_ID:GNU>,-Og,-O1>>)
 
-# qkv_precompile(NAME HEADERS ... LIBRARIES ... OPTIONS ...): headers that take long to compile, compiled once;
-# qkv_use_precompiled(TARGET NAME) gives them to a target, which has the same OPTIONS (and ${CMAKE_CXX_COMPILE_OPTIONS_PIC}
-# or _PIE is one of them: library or program). A source includes what it uses all the same, so that everything builds
-# with -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON too.
+# qkv_precompile(NAME HEADERS ... LIBRARIES ... OPTIONS ...): precompiles expensive headers; qkv_use_precompiled(TARGET
+# NAME) uses them in a target with the same OPTIONS (including ${CMAKE_CXX_COMPILE_OPTIONS_PIC} or _PIE: library or
+# program). Sources still include what they use, so that everything builds with -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON
+# too.
 function(qkv_precompile name)
   cmake_parse_arguments(ARG "" "" "HEADERS;LIBRARIES;OPTIONS" ${ARGN})
   file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/${name}.cc" CONTENT "")
@@ -43,7 +43,8 @@ function(qkv_use_precompiled target name)
   qkv_find_precompiled(${target} ${name})
 endfunction()
 
-# GCC finds the header by -I: clang-tidy refuses GCC's file beside a path that it is given, and so reads the header's text.
+# GCC finds the header by -I: clang-tidy would reject GCC's precompiled file next to an explicit path, and thus reads
+# the header itself.
 function(qkv_find_precompiled target name)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
     target_include_directories(${target} PRIVATE "$<TARGET_PROPERTY:${name},BINARY_DIR>/CMakeFiles/${name}.dir")
@@ -73,8 +74,8 @@ function(qkv_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT 600)
 endfunction()
 
-# Another entry for a test, NAME_LEVEL, with the processor's features masked (QKV_CPU); a level that the processor lacks
-# is a skipped test. The test's sources have level_main.cc among them.
+# Registers a test again as NAME_LEVEL with masked CPU features (QKV_CPU); it is skipped if the CPU lacks the level. The
+# test's sources must include level_main.cc.
 function(qkv_test_at_level name level filter)
   add_test(NAME ${name}_${level} COMMAND test_${name} "--gtest_filter=${filter}")
   set_tests_properties(${name}_${level} PROPERTIES ENVIRONMENT "QKV_CPU=${level};OMP_WAIT_POLICY=passive"

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures attention of qkv and of PyTorch's scaled_dot_product_attention side by side: the same shapes, forward and
-backward, f32 and bf16, the same number of threads. Each side runs in its own process and they take turns, so that
-neither disturbs the other and a machine that slows down slows down both. Prints the median of the rounds, the ratio of
-the medians (above 1: qkv is faster) and the smallest and largest ratio of one round.
+"""Compares the attention of qkv with PyTorch's scaled_dot_product_attention: the same shapes, forward and backward, f32
+and bf16, the same number of threads. Each side runs in its own process, in alternating rounds, so that they do not
+disturb each other and a slowdown of the machine affects both. Prints the median of the rounds, the ratio of the medians
+(above 1: qkv is faster) and the smallest and largest ratio per round.
 
-    scripts/bench_peers.py                                     PyTorch of the Python that runs this
-    scripts/bench_peers.py --python VENV/bin/python            PyTorch of another one
+    scripts/bench_peers.py                                     PyTorch of the current Python
+    scripts/bench_peers.py --python VENV/bin/python            PyTorch of another Python
     scripts/bench_peers.py --shapes 1x12x1024x64 --dtype f32 --threads 1
-    scripts/bench_peers.py --what train --rounds 3             whole training steps of ANDREA-120M, PyTorch's eager and
-                                                               compiled modes (which needs a C++ compiler)
+    scripts/bench_peers.py --what train --rounds 3             training steps of ANDREA-120M, PyTorch eager and compiled
+                                                               (which needs a C++ compiler)
     scripts/bench_peers.py --what generate --model FILE.gguf --python VENV/bin/python
-                                                               prompts read and tokens written, against llama.cpp: the
-                                                               VENV needs `xllamacpp` (pip install xllamacpp), no PyTorch
+                                                               prefill and decode compared with llama.cpp; the VENV
+                                                               needs `xllamacpp` (pip install xllamacpp), no PyTorch
 
 Needs build/release/qkv (make build) and PyTorch 2 or later, in a virtual environment outside the repository. The x86
-build on PyPI is made for CUDA, whose large libraries it loads though only the processor is used. With a CUDA toolkit of
-the same major version on the machine they need not be downloaded:
+build on PyPI loads large CUDA libraries even if only the CPU is used. With a CUDA toolkit of the same major version on
+the machine they need not be downloaded:
 
     python3 -m venv ~/venv-torch
     ~/venv-torch/bin/pip install --no-deps torch filelock typing-extensions sympy networkx jinja2 fsspec mpmath \\
@@ -24,9 +24,9 @@ the same major version on the machine they need not be downloaded:
     ~/venv-torch/bin/pip install --no-deps nvidia-cufile nvidia-cusparselt-cu13 nvidia-nvshmem-cu13 nvidia-nccl-cu13
     scripts/bench_peers.py --python ~/venv-torch/bin/python --libraries /usr/local/cuda/lib64
 
-(the second line holds what toolkits lack or have in an older version; libraries that pip installed under the virtual
-environment's nvidia/ folder are found by themselves). With a PyTorch older than 2, the product of matrices, softmax and
-product of matrices is measured instead, and the output says so. No test runs this script.
+(the second pip command installs libraries that toolkits lack or have in an older version; libraries that pip installed
+under the virtual environment's nvidia/ folder are found automatically). With PyTorch older than 2, matmul, softmax and
+matmul are measured instead, and the output says so. No test runs this script.
 """
 import argparse
 import json
@@ -42,7 +42,7 @@ SHAPES = "1x12x1024x64,1x12x4096x64,4x12x1024x64:full,1x8x2048x128:kv=2"
 
 
 def parse_shape(text):
-    """BxHxTxD[:kv=N][:causal|:full], as qkv bench takes it."""
+    """BxHxTxD[:kv=N][:causal|:full], as in qkv bench."""
     plain, *suffixes = text.split(":")
     sizes = plain.split("x")
     if len(sizes) != 4 or not all(n.isdigit() and int(n) > 0 for n in sizes):
@@ -55,14 +55,14 @@ def parse_shape(text):
         elif suffix.startswith("kv=") and suffix[3:].isdigit():
             shape["kv"] = int(suffix[3:])
         else:
-            raise ValueError(f"'{suffix}' is not known here; found in '{text}'")
+            raise ValueError(f"unknown suffix '{suffix}' in '{text}'")
     return shape
 
 
-# ---- PyTorch's side: one shape, in a process of its own ---------------------------------------------------------------
+# ---- PyTorch's side: one shape, in its own process ------------------------------------------------------------------
 
 def torch_functions(torch, shape, dtype):
-    """The name of what is measured, and functions that run a pass."""
+    """The name of the measured function, and functions that run one pass."""
     generator = torch.Generator().manual_seed(1)
 
     def numbers(heads):
@@ -103,7 +103,7 @@ def torch_functions(torch, shape, dtype):
 
 
 def time_of(work, reps):
-    """Median milliseconds; short work runs several times in a row."""
+    """Median milliseconds; short work runs several times per sample."""
     work()
     start = time.perf_counter()
     work()
@@ -129,10 +129,11 @@ def torch_side(arguments):
     print(json.dumps(result))
 
 
-# ---- both sides in turn -----------------------------------------------------------------------------------------------
+# ---- alternating rounds
+# -----------------------------------------------------------------------------------------------
 
 def torch_libraries(python, more):
-    """What LD_LIBRARY_PATH needs: libraries that pip installed beside PyTorch, and folders that were given."""
+    """The LD_LIBRARY_PATH: libraries that pip installed with PyTorch, and the given folders."""
     site = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"],
                           capture_output=True, text=True, check=True).stdout.strip()
     found = [str(p) for p in sorted(pathlib.Path(site).glob("nvidia/*/lib"))]
@@ -163,7 +164,7 @@ def compare(arguments, shape, environment):
         other = json.loads(run(theirs_command, environment))
         if turn == 0:
             print(f"\n{shape}: {other['name']} of PyTorch {other['version']}, kernels {lines[0]['kernels']}, "
-                  f"{arguments.threads} threads, rounds in turn: {arguments.rounds}, median of {arguments.reps} runs each")
+                  f"{arguments.threads} threads, {arguments.rounds} rounds, median of {arguments.reps} runs")
             print(f"  {' '.join(ours_command)}\n  {' '.join(theirs_command)}")
         for line in lines:
             name = f"{line['pass']} {line['dtype']}"
@@ -181,7 +182,7 @@ def compare(arguments, shape, environment):
 
 
 def compare_training(arguments, dtype, environment):
-    """Optimiser steps: ours, PyTorch's eager mode and its compiled one, in turn."""
+    """Training steps: qkv, PyTorch eager and compiled, in alternating rounds."""
     ours = [arguments.qkv, "bench", "train", "--json", "--preset", arguments.preset, "--dtype", dtype, "--threads",
             str(arguments.threads), "--batch-size", "4", "--steps", str(arguments.steps)]
     theirs = {mode: [arguments.python, str(ROOT / "scripts/peers_train.py"), "--preset", arguments.preset, "--dtype",
@@ -197,7 +198,7 @@ def compare_training(arguments, dtype, environment):
             others[mode].append(other["tokens_per_s"])
             version = other["version"]
     middle = statistics.median(mine)
-    print(f"\n{arguments.preset} {dtype}, 4 sequences a step, {arguments.threads} threads, rounds in turn: "
+    print(f"\n{arguments.preset} {dtype}, 4 sequences per step, {arguments.threads} threads, alternating rounds: "
           f"{arguments.rounds}\n  qkv {middle:8.1f} tokens/s ({statistics.median(fractions):.1%} of peak)")
     for mode, rates in others.items():
         ratios = sorted(a / b for a, b in zip(mine, rates))
@@ -206,7 +207,7 @@ def compare_training(arguments, dtype, environment):
 
 
 def compare_generation(arguments):
-    """Prefill and decode tokens per second: ours and llama.cpp's, in turn, for an empty and a filled context."""
+    """Prefill and decode tokens per second of qkv and llama.cpp, alternating, for an empty and a filled context."""
     threads, reps = str(arguments.threads), str(arguments.reps)
     cases = [("512", "128", "0")] + ([("0", "32", str(arguments.depth))] if arguments.depth else [])
     for prompt, generate, depth in cases:
@@ -224,35 +225,35 @@ def compare_generation(arguments):
             version = other["version"]
             for name in mine:
                 others.setdefault(name, []).append(other[f"{name}_median"])
-        print(f"\n{arguments.model}: {threads} threads, cache {arguments.cache_type}, {depth} tokens before, rounds in "
+        print(f"\n{arguments.model}: {threads} threads, cache {arguments.cache_type}, depth {depth}, rounds: "
               f"turn: {arguments.rounds}\n  {' '.join(ours)}\n  {' '.join(theirs)}")
         for name, rates in mine.items():
             ratios = sorted(a / b for a, b in zip(rates, others[name]))
             print(f"  {name + (prompt if name == 'pp' else generate):<8} qkv {statistics.median(rates):8.1f} tokens/s "
-                  f"({statistics.median(fractions[name]):6.1%} of the ceiling)   llama.cpp (xllamacpp {version}) "
+                  f"({statistics.median(fractions[name]):6.1%} of the limit)   llama.cpp (xllamacpp {version}) "
                   f"{statistics.median(others[name]):8.1f}   ratio {statistics.median(ratios):5.2f}  "
                   f"({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--qkv", default=str(ROOT / "build/release/qkv"), help="the program (build/release/qkv)")
-    parser.add_argument("--python", default=sys.executable, help="the Python that has PyTorch (this one)")
-    parser.add_argument("--libraries", default="", help="folders of shared libraries that PyTorch needs, ':' between")
-    parser.add_argument("--shapes", default=SHAPES, help=f"BxHxTxD[:kv=N][:full], commas between ({SHAPES})")
+    parser.add_argument("--qkv", default=str(ROOT / "build/release/qkv"), help="the qkv executable (build/release/qkv)")
+    parser.add_argument("--python", default=sys.executable, help="Python with PyTorch (this one)")
+    parser.add_argument("--libraries", default="", help="folders of shared libraries for PyTorch, separated by ':'")
+    parser.add_argument("--shapes", default=SHAPES, help=f"BxHxTxD[:kv=N][:full], comma-separated ({SHAPES})")
     parser.add_argument("--passes", default="forward,backward", help="forward,backward")
     parser.add_argument("--dtype", default="f32,bf16", help="f32,bf16")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of both (one per core)")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each side (5)")
-    parser.add_argument("--reps", type=int, default=7, help="runs a turn, the median counts (7)")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads (one per core)")
+    parser.add_argument("--rounds", type=int, default=5, help="alternating rounds (5)")
+    parser.add_argument("--reps", type=int, default=7, help="runs per round, median (7)")
     parser.add_argument("--what", default="attention", choices=["attention", "train", "generate"],
-                        help="attention, whole training steps, or generation")
-    parser.add_argument("--model", default="", help="of --what generate: a GGUF file")
-    parser.add_argument("--depth", type=int, default=8000, help="of --what generate: tokens in the second context (8000)")
-    parser.add_argument("--cache-type", default="f16", choices=["f32", "bf16", "f16", "q8_0"], help="of --what generate")
-    parser.add_argument("--preset", default="andrea-120m", choices=["andrea-12m", "andrea-120m"], help="of --what train")
-    parser.add_argument("--modes", default="eager,compiled", help="of PyTorch's training: eager,compiled")
-    parser.add_argument("--steps", type=int, default=3, help="training steps a turn, after one that is not counted (3)")
+                        help="attention, training steps or generation")
+    parser.add_argument("--model", default="", help="for --what generate: a GGUF file")
+    parser.add_argument("--depth", type=int, default=8000, help="for --what generate: depth of the context (8000)")
+    parser.add_argument("--cache-type", default="f16", choices=["f32", "bf16", "f16", "q8_0"], help="KV cache type")
+    parser.add_argument("--preset", default="andrea-120m", choices=["andrea-12m", "andrea-120m"], help="to train")
+    parser.add_argument("--modes", default="eager,compiled", help="PyTorch training modes: eager,compiled")
+    parser.add_argument("--steps", type=int, default=3, help="training steps per round, after a warm-up step (3)")
     parser.add_argument("--torch-side", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     for shape in arguments.shapes.split(","):
@@ -261,11 +262,11 @@ def parse_arguments():
         except ValueError as error:
             parser.error(str(error))
     if not set(arguments.passes.split(",")) <= {"forward", "backward"}:
-        parser.error("--passes takes forward and backward")
+        parser.error("--passes expected forward or backward")
     if not set(arguments.modes.split(",")) <= {"eager", "compiled"}:
-        parser.error("--modes takes eager and compiled")
+        parser.error("--modes expected eager or compiled")
     if not set(arguments.dtype.split(",")) <= {"f32", "bf16"}:
-        parser.error("--dtype takes f32 and bf16")
+        parser.error("--dtype expected f32 or bf16")
     return arguments
 
 
@@ -274,7 +275,7 @@ def main():
     if arguments.torch_side:
         return torch_side(arguments)
     if not pathlib.Path(arguments.qkv).exists():
-        sys.exit(f"bench_peers: {arguments.qkv} is missing: run make build, or say --qkv")
+        sys.exit(f"bench_peers: {arguments.qkv} does not exist: run make build, or use --qkv")
     if arguments.what == "generate":
         if not arguments.model:
             sys.exit("bench_peers: --what generate needs --model FILE.gguf")
@@ -284,7 +285,7 @@ def main():
     probe = subprocess.run([arguments.python, "-c", "import torch"], capture_output=True, text=True, env=environment)
     if probe.returncode != 0:
         sys.exit(f"bench_peers: {arguments.python} cannot import torch: {probe.stderr.strip().splitlines()[-1]}\n"
-                 "(see --help)")
+                 "(see --help for the installation)")
     if arguments.what == "train":
         for dtype in arguments.dtype.split(","):
             compare_training(arguments, dtype, environment)

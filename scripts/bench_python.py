@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the Python package.
+"""Benchmarks of the Python package.
 
-    scripts/bench_python.py call              what a call of qkv.attention costs over the C++ one, by array kind
-    scripts/bench_python.py gpt2              GPT-2 of transformers in training, attention by PyTorch and by qkv in turn
-    scripts/bench_python.py attention         qkv.attention beside PyTorch's function: forward and backward, one shape
+    scripts/bench_python.py call              overhead of qkv.attention over the C++ call, by array type
+    scripts/bench_python.py gpt2              training GPT-2 from transformers with attention from PyTorch and from qkv
+    scripts/bench_python.py attention         qkv.attention and PyTorch's function: forward and backward, one shape
 
-Medians of rounds in turn; run it with nothing else on the machine. `call` needs NumPy (and takes PyTorch and JAX where they are), the
-others PyTorch and transformers.
+Medians of alternating rounds; run it on an idle machine. `call` needs NumPy (and measures PyTorch and JAX if
+installed), the others need PyTorch and transformers.
 """
 import argparse
 import os
@@ -89,7 +89,7 @@ def bench_gpt2(arguments):
     worst = max(abs(a - b) for a, b in zip(*losses))
     plain, ours = (statistics.median(t[1:] or t) for t in times)
     print(f"GPT-2, {arguments.layers} layers, {arguments.batch} x {arguments.tokens} tokens, {arguments.threads} threads, "
-          f"PyTorch {torch.__version__}: {counts} a step; losses at most {worst:.1e} apart; median step PyTorch {plain:.3f} s, "
+          f"PyTorch {torch.__version__}: {counts} per step; losses differ by {worst:.1e}; median step PyTorch {plain:.3f} s, "
           f"with qkv {ours:.3f} s, ratio {plain / ours:.2f}")
 
 
@@ -121,7 +121,7 @@ def bench_attention(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["call", "gpt2", "attention"])
-    parser.add_argument("--threads", type=int, help="one for call, else one per core")
+    parser.add_argument("--threads", type=int, help="threads [1 for call, otherwise one per core]")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--tokens", type=int, default=1024)

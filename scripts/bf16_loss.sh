@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What bf16 operands cost in loss: trains the demo's model on the King James text with f32 and with bf16 operands from
-# several seeds and prints the validation losses and their difference. About a minute a run.
+# The loss penalty of bf16: trains the demo model on the King James text in f32 and in bf16 with several seeds and
+# prints the validation losses and their difference. About a minute per run.
 #
-# Training is chaotic: a change of the last bits grows until it moves the final loss. How far is measured beside it, by a
-# third run of each seed, in f32, whose learning rate is larger by a millionth.
+# Training is chaotic: a change of the last bits grows until it affects the final loss. As a baseline, a third run per
+# seed trains in f32 with a learning rate larger by a millionth.
 #
 #   scripts/bf16_loss.sh [STEPS [SEEDS]]     (500 3)
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that must hold before a change is merged: make test, and the coding rules, which need more tools.
+# All checks before a merge: make test, and the coding rules, which need more tools.
 #
 #   scripts/check.sh           everything
 #   scripts/check.sh --rules   only the rules: includes, licence lines, lengths, wording, format, clang-tidy

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether llama.cpp reads byte pairs of characters, which qkv writes to GGUF as pieces with scores, as `tokenizers` does.
+"""Checks that character-level BPE, which qkv writes to GGUF as pieces with scores, gives the same ids in llama.cpp as
+in `tokenizers`.
 
     check_character_gguf.py QKV TEXT [--strings 3000]
 
-A sentencepiece model, trained on the first megabyte of TEXT, becomes a tokenizer.json as transformers makes it (each
-piece of any two, the best first) of a small random LLaMA, which `qkv convert` writes as GGUF. Lines of TEXT and drawn
-strings must have the same ids by `tokenizers` there and by llama.cpp here. Needs sentencepiece, torch, transformers and
-xllamacpp.
+A sentencepiece model trained on the first megabyte of TEXT is converted to a tokenizer.json as in transformers (all
+merges of two pieces, best first) of a small random LLaMA, which `qkv convert` writes as GGUF. Lines of TEXT and random
+strings must get the same ids from `tokenizers` and llama.cpp. Needs sentencepiece, torch, transformers and xllamacpp.
 """
 import argparse
 import json
@@ -27,8 +27,8 @@ MARK = "\u2581"
 PARTS = [" ", "  ", "a", "the ", "LORD", "\u00e9", "\u4e2d", "\U0001f600", "\n", "\t", "1", "'s", "Ab", ",", "e\u0301", "and", "s"]
 
 
-def trained(text, folder):
-    """The pieces of a model of 1500, by id, and how many of them are no words: <unk>, <s>, </s> and the bytes."""
+def learnt(text, folder):
+    """The pieces of a model of 1500, by id, and the number of special ones: <unk>, <s>, </s> and the bytes."""
     sentencepiece.SentencePieceTrainer.train(input=text, model_prefix=f"{folder}/m", vocab_size=1500, model_type="bpe",
                                              byte_fallback=True, num_threads=1, minloglevel=2)
     model = sentencepiece.SentencePieceProcessor(model_file=f"{folder}/m.model")
@@ -39,7 +39,7 @@ def tokenizer_of(pieces, first):
     ids = {piece: i for i, piece in enumerate(pieces)}
     words = set(pieces[first:])
     merges = []
-    for piece in pieces[first:]:  # their scores fall with their ids
+    for piece in pieces[first:]:  # scores decrease with ids
         pairs = [(piece[:at], piece[at:]) for at in range(1, len(piece)) if piece[:at] in words and piece[at:] in words]
         merges += sorted(pairs, key=lambda pair: (ids[pair[0]], ids[pair[1]]))
     tokenizer = Tokenizer(models.BPE(ids, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
@@ -84,8 +84,8 @@ def main():
         strings = [line for line in text.splitlines() if line][: options.strings // 2]
         strings += ["".join(draw.choices(PARTS, k=draw.randint(1, 25))) for _ in range(options.strings - len(strings))]
         other = [s for s in strings if ids_of(server, s) != tokenizer.encode(s, add_special_tokens=False).ids]
-    print(f"{len(strings)} strings, {len(strings) - len(other)} with the same ids by tokenizers and by llama.cpp"
-          + (f"; not {other[0]!r}" if other else ""))
+    print(f"{len(strings)} strings, {len(strings) - len(other)} with the same ids in tokenizers and llama.cpp"
+          + (f"; different: {other[0]!r}" if other else ""))
     sys.exit(1 if other else 0)
 
 

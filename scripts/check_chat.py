@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a model's chat template and the ids that end its texts, or are called bos, unknown and padding, survive
-`qkv convert`, as other programs read them.
+"""Checks with other programs that `qkv convert` preserves a model's chat template, end tokens and its bos, unknown and
+padding tokens.
 
     check_chat.py QKV FILE.gguf
 
-The file, which must have a template, goes to a Hugging Face directory, where one more end token is added by hand, to one
-of qkv's, to GGUF and to a Hugging Face directory again. There `transformers` must write a conversation as the file's own
-template does, and its tokenizer must give the same ids for it and call the same ids by these names; the package `gguf`
-must find the same template and the same ids in the file written. Needs torch, transformers and gguf.
+The file, which must have a template, is converted to a Hugging Face directory, where this script adds another end
+token, to a qkv directory, to GGUF and to a Hugging Face directory again. There `transformers` must render a
+conversation like the file's own template, and its tokenizer must give the same ids and the same named tokens; the
+package `gguf` must find the same template and ids in the written file. Needs torch, transformers and gguf.
 """
 import json
 import pathlib
@@ -23,11 +23,11 @@ from transformers import AutoTokenizer, GenerationConfig
 TALK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What's 1 + 1?"},
         {"role": "assistant", "content": "2"}, {"role": "user", "content": "caf\u00e9?\n"}]
 
-NAMES = {"bos": "bos_token_id", "unknown": "unk_token_id", "padding": "pad_token_id"}  # of gguf, of transformers
+NAMES = {"bos": "bos_token_id", "unknown": "unk_token_id", "padding": "pad_token_id"}  # gguf name: transformers name
 
 
 def told(path):
-    """Template, end tokens and names of a GGUF file."""
+    """Template, end tokens and named tokens of a GGUF file."""
     fields = gguf.GGUFReader(path).fields
     ids = {name: int(fields[key].contents()) for name in ("eos", "eot", "eom", *NAMES)
            if (key := f"tokenizer.ggml.{name}_token_id") in fields}
@@ -57,14 +57,14 @@ def main():
         called = {name: getattr(tokenizer, name) for name in NAMES.values()}
         settings = json.loads(pathlib.Path(path["hf"], "generation_config.json").read_text())
         checks = {"transformers has the template": tokenizer.chat_template == template,
-                  f"it writes the same conversation ({len(text)} characters)": text == wanted,
-                  f"and reads it as the same {len(ids)} ids": ids == plain,
+                  f"it renders the same conversation ({len(text)} characters)": text == wanted,
+                  f"and encodes it as the same {len(ids)} ids": ids == plain,
                   f"its end tokens are {ends}": found == ends,
                   f"the end token {tokenizer.eos_token} is the first of them": tokenizer.eos_token_id == ends[0],
                   "qkv's directory has the template": pathlib.Path(path["own"], "chat_template.jinja").read_text() == template,
                   f"tokens have the names {names}": called == names,
-                  "so they have for generation": all(settings.get(name) == id for name, id in names.items()),
-                  "the GGUF file written has all of it": told(path["back.gguf"]) == (template, ends, names)}
+                  "generation_config.json has the same": all(settings.get(name) == id for name, id in names.items()),
+                  "the written GGUF file has all of them": told(path["back.gguf"]) == (template, ends, names)}
     for what, good in checks.items():
         print(f"{'yes' if good else 'NO '}  {what}")
     sys.exit(0 if all(checks.values()) else 1)

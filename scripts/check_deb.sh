@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian package in a bare Debian (a chroot without compilers or build packages), runs it there, removes
-# it, and looks for what it left behind. As root; needs debootstrap and Debian's mirror (apt's own settings are used).
+# Installs the Debian package in a minimal Debian (a chroot without compilers or build packages), runs it, removes it
+# and checks that no files remain. As root; needs debootstrap and a Debian mirror (with apt's settings).
 #
 #   cmake --build build/release && (cd build/release && cpack -G DEB)
 #   scripts/check_deb.sh build/release/qkv_VERSION_amd64.deb [TARBALL]
 #
-# TARBALL keeps what debootstrap downloads (made if it is not there), for the next time.
+# TARBALL caches the downloads of debootstrap for the next time (created if missing).
 set -euo pipefail
 
 if [[ $# -lt 1 || $# -gt 2 ]]; then
@@ -22,7 +22,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-echo "== a bare Debian"
+echo "== a minimal Debian"
 tarball=()
 if [[ $# -eq 2 ]]; then
   archive=$(realpath "$2")
@@ -42,14 +42,14 @@ inside() {
 files() { (cd "$root" && find . -xdev \( -path ./proc -o -path ./var/cache -o -path ./var/log -o -path ./var/lib/apt \) -prune -o -print | sort); }
 
 inside apt-get update -q >/dev/null
-# What the package depends on comes first, so that the lists of files before and after differ by the package alone.
+# Installs dependencies first, so that the file lists before and after differ only by the package.
 cp "$package" "$root/tmp/qkv.deb"
 depends=$(dpkg-deb -f "$package" Depends)
 echo "depends: $depends"
 mapfile -t names < <(tr ',' '\n' <<<"$depends" | sed 's/(.*//; s/ //g')
 inside apt-get install -q -y --no-install-recommends "${names[@]}" >"$work/log" 2>&1 || { tail "$work/log" >&2; exit 1; }
 for tool in g++ gcc cmake python3 libdnnl-dev libc6-dev; do
-  if inside dpkg-query -W "$tool" >/dev/null 2>&1; then echo "$tool is there: not a bare Debian" >&2; exit 1; fi
+  if inside dpkg-query -W "$tool" >/dev/null 2>&1; then echo "$tool is installed: not a minimal Debian" >&2; exit 1; fi
 done
 
 echo "== install"
@@ -74,8 +74,8 @@ echo "== remove"
 inside dpkg --purge qkv >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 files >"$work/after"
 if ! diff "$work/before" "$work/after" || [[ -n "$(inside dpkg --audit)" ]]; then
-  echo "the package leaves something behind" >&2
+  echo "the package leaves files behind" >&2
   exit 1
 fi
-if inside ldconfig -p | grep -q libqkv; then echo "ldconfig remembers libqkv" >&2; exit 1; fi
+if inside ldconfig -p | grep -q libqkv; then echo "libqkv is still in the ldconfig cache" >&2; exit 1; fi
 echo "installed, ran and was removed without a trace"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds qkv's reading of a GGUF file of a LLaMA or GPT-2 against PyTorch on the weights as the package `gguf`
-dequantises them, in f32: logits over a text, the most probable tokens and the loss; and the token ids against
-llama.cpp's, where `llama_cpp` (PyPI: llama-cpp-python) can be imported.
+"""Compares qkv on a LLaMA or GPT-2 GGUF file with PyTorch on the weights dequantized by the package `gguf`, in f32:
+logits over a text, most probable tokens and loss; and the token ids with llama.cpp, if `llama_cpp` (PyPI:
+llama-cpp-python) can be imported.
 
     check_gguf_model.py MODEL_LOGITS FILE.gguf TEXT [--tokens 512]
 
@@ -46,7 +46,7 @@ class Weights:
 
 
 def causal(q, k, v):
-    """[ctx, heads, d] each; fewer heads of k and v are shared."""
+    """[ctx, heads, d] each; k and v may have fewer heads."""
     k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
     v = v.repeat_interleave(q.shape[1] // v.shape[1], 1)
     out = F.scaled_dot_product_attention(q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1), is_causal=True)
@@ -54,7 +54,7 @@ def causal(q, k, v):
 
 
 def turned(x, theta, factors):
-    """Rotary positions as GGUF's llama has them: pairs side by side. x [ctx, heads, d]"""
+    """RoPE in GGUF's llama layout: adjacent pairs. x [ctx, heads, d]"""
     d = x.shape[2]
     frequency = theta ** (-torch.arange(0, d, 2, dtype=torch.float64) / d) / factors
     angle = torch.arange(x.shape[0], dtype=torch.float64)[:, None, None] * frequency
@@ -103,7 +103,7 @@ def gpt2(w, tokens):
 
 
 def compare(ours, theirs, tokens):
-    """Prints the figures of [tokens, vocab] logits."""
+    """Compares and prints [tokens, vocab] logits."""
     scale = theirs.abs().max()
     worst = (ours - theirs).abs().max() / scale
     top, other = ours.argmax(1), theirs.argmax(1)
@@ -113,7 +113,7 @@ def compare(ours, theirs, tokens):
     targets = torch.from_numpy(tokens[1:].astype(np.int64))
     losses = [float(F.cross_entropy(x[:-1].double(), targets)) for x in (ours, theirs)]
     print(f"logits: largest difference {worst:.2e} of the largest logit {scale:.2f}")
-    print(f"most probable token: {int((top == other).sum())} of {len(top)} equal, {apart} apart that are no ties")
+    print(f"most probable token: {int((top == other).sum())} of {len(top)} equal, {apart} different without a tie")
     print(f"loss: {losses[0]:.6f} and {losses[1]:.6f}")
     return worst < 2e-3 and apart == 0 and abs(losses[0] - losses[1]) < 1e-3
 
@@ -136,9 +136,9 @@ def main():
             vocabulary = llama_cpp.Llama(options.file, vocab_only=True, verbose=False)
             theirs = vocabulary.tokenize(pathlib.Path(options.text).read_bytes(), add_bos=False, special=False)
             good = theirs == ids.tolist()
-            print("token ids: " + ("as llama.cpp's" if good else "NOT as llama.cpp's"))
+            print("token ids: " + ("same as llama.cpp" if good else "DIFFERENT from llama.cpp"))
         except ImportError:
-            print("token ids: not compared, there is no llama_cpp")
+            print("token ids: not compared, llama_cpp is not installed")
         tokens = ids[: options.tokens]
         np.save(cut_file, tokens)
         subprocess.run([options.program, options.file, cut_file, out_file], check=True)

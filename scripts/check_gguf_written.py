@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a GGUF model in every type that qkv writes and holds the files against their reference readers: the package
-`gguf` opens each, and every tensor has the bits that `gguf` itself makes of the source's numbers; llama.cpp opens
-each (`llama_cpp`, PyPI: llama-cpp-python) and its logits are near those of qkv.
+"""Writes a GGUF model in every type that qkv supports and checks the files with the reference readers: the package
+`gguf` opens each, and every tensor is bit-identical to what `gguf` makes of the source; llama.cpp (`llama_cpp`, PyPI:
+llama-cpp-python) opens each, and its logits are close to those of qkv.
 
     check_gguf_written.py QKV MODEL_LOGITS SRC.gguf [--tokens 64] [--types f32,f16,bf16,q8_0,q4_0,q4_1]
 
 QKV is the program, MODEL_LOGITS the one of tests/formats/model_logits.cc. Needs gguf and numpy; without llama_cpp that
-part is left out, and said so.
+part is skipped with a message.
 """
 import argparse
 import pathlib
@@ -31,7 +31,7 @@ def rows(tensor):
 
 
 def compare_bits(source, written):
-    """How many tensors of the written file have exactly the bits of the source's numbers in their type."""
+    """The number of tensors in the written file that are bit-identical to the converted source."""
     ours = {t.name: t for t in gguf.GGUFReader(written).tensors}
     theirs = [t for t in gguf.GGUFReader(source).tensors]
     kinds = {}
@@ -40,7 +40,7 @@ def compare_bits(source, written):
         kinds[mine.tensor_type.name] = kinds.get(mine.tensor_type.name, 0) + 1
         expected = gguf.quantize(rows(tensor), mine.tensor_type)
         if mine.data.tobytes() != expected.tobytes():
-            raise SystemExit(f"{written}: {tensor.name} ({mine.tensor_type.name}) has other bits")
+            raise SystemExit(f"{written}: {tensor.name} ({mine.tensor_type.name}) has different bits")
     if len(ours) != len(theirs):
         raise SystemExit(f"{written}: {len(ours)} tensors; expected {len(theirs)}")
     return ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
@@ -79,8 +79,8 @@ def main():
             path = str(pathlib.Path(folder) / f"{kind}.gguf")
             subprocess.run([options.qkv, "convert", options.source, path, "--type", kind], check=True,
                            stdout=subprocess.DEVNULL)
-            print(f"{kind}: bits as the package gguf makes them ({compare_bits(options.source, path)})", flush=True)
-            print("  " + (compare_logits(options.program, path, tokens) if llama_cpp else "llama_cpp is not there"),
+            print(f"{kind}: bit-identical to the package gguf ({compare_bits(options.source, path)})", flush=True)
+            print("  " + (compare_logits(options.program, path, tokens) if llama_cpp else "llama_cpp is not installed"),
                   flush=True)
             pathlib.Path(path).unlink()
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether `transformers` reads the Hugging Face directories that qkv writes, and computes the same with them.
+"""Checks that `transformers` loads the Hugging Face directories written by qkv and computes the same logits.
 
     check_hf.py QKV
 
-Each model of tests/formats/golden is converted by `qkv convert`: through qkv's own format, to one file and to shards,
-in its own type and in F32; the logits must be the golden ones. Needs torch, transformers and tokenizers.
+Each model of tests/formats/golden is converted by `qkv convert`: through a qkv directory, to one file and to shards, in
+its own type and in F32; the logits must be the golden ones. Needs torch, transformers and tokenizers.
 """
 import pathlib
 import subprocess

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks from the #include lines (and the MODULES of CMakeLists.txt) that modules are layered as in
-docs/architecture.md: includes point left only. Prints one line a fault and exits 1 if there is one.
+"""Checks the #include lines (and the MODULES of CMakeLists.txt) against the layering of docs/architecture.md: modules
+include only modules to their left. Prints one line per fault and exits 1 if there is any.
 
-    check_includes.py [ROOT]        checks a tree (default: the one this script lies in)
-    check_includes.py --self-test   shows that forbidden includes are caught
+    check_includes.py [ROOT]        checks a tree (default: that of this script)
+    check_includes.py --self-test   checks that forbidden includes are detected
 """
 import pathlib
 import re
 import sys
 import tempfile
 
-# What each module may include beside itself. `os` may be used by all.
+# The modules that each module may include besides itself. All may use `os`.
 LINE = ["core", "kernels", "linalg", "attention", "device", "model"]
 ALLOWED = {
     "core": set(),
@@ -40,14 +40,14 @@ PUBLIC = {
     "dataset": "train", "optimizer": "train", "train": "train", "train_config": "train", "train_run": "train", "trainer": "train", "report": "train", "explain": "inspect", "inspect": "inspect",
     "measure": "measure", "training_memory": "train", "qkv": "all",
 }
-# Public headers that a module may include though their module stands right of it: descriptions, no code is called.
+# Public headers that a module may include although they belong to a module to its right: only types, no calls.
 DESCRIPTIONS = {"measure": {"model"}, "device": {"model_config"}}
-# Libraries with one owner.
+# Libraries that only one module may use.
 OWNERS = {"dnnl": {"linalg"}, "oneapi/dnnl": {"linalg"}, "omp.h": {"core", "linalg"}, "immintrin.h": {"kernels", "linalg"},
           "nlohmann/": {"formats", "text", "cli", "train", "inspect"}, "histedit.h": {"cli"}, "pcre2.h": {"text"}, "utf8proc.h": {"text"}}
-# Libraries that stand beside a module's own, and that module.
+# Additional libraries in a module's folder, and that module.
 SECOND_LIBRARIES = {"model_file": "formats"}
-# What the C header includes.
+# Allowed in the C header.
 C_STANDARD = {"stddef.h", "stdint.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 SOURCES = {".h", ".hpp", ".c", ".cc", ".cpp", ".inc"}
@@ -59,46 +59,46 @@ def module_of(path):
 
 
 def fault_of_public(module, header):
-    """Why a module may not include <qkv/header>, or None."""
+    """The reason why a module may not include <qkv/header>, or None."""
     name = pathlib.PurePosixPath(header).stem
     if name not in PUBLIC:
-        return "no module is known for this public header: add it to scripts/check_includes.py"
+        return "unknown public header: add it to scripts/check_includes.py"
     if module not in ALLOWED or module == "formats":
-        return None  # public headers, cli, python, examples; formats may know them all
+        return None  # public headers, cli, python, examples; formats may include them all
     owner = PUBLIC[name]
     if owner in ALLOWED[module] | {module, "os"} or name in DESCRIPTIONS.get(module, set()):
         return None
-    return f"{module} may not know {owner}"
+    return f"{module} may not include {owner}"
 
 
 def fault(path, mark, target):
-    """Why a file may not include a target, or None."""
+    """The reason why a file may not include a target, or None."""
     module = module_of(path)
     for library, owners in OWNERS.items():
         if target.startswith(library) and module not in owners:
             return f"only {', '.join(sorted(owners))} may include this library"
     if mark == "<":
         if module == "include" and re.search(r"[./]", target) and not (path.name == "qkv_c.h" and target in C_STANDARD):
-            return "a public header includes public headers and the standard library only"
+            return "public headers include only public headers and the standard library"
         return None
     if target == "qkv_c.h":
-        return None if module in ("c_api", "cli", "python", "examples") else "the C interface is for those outside"
+        return None if module in ("c_api", "cli", "python", "examples") else "only code outside the library may include the C interface"
     if target.startswith("qkv/"):
         return fault_of_public(module, target)
     first = pathlib.PurePosixPath(target).parts[0]
     if first == "..":
-        return "includes are written from src/ or include/"
+        return "include paths must be relative to src/ or include/"
     if module in ("include", "cli", "python", "examples"):
         beside = "/" not in target and module in ("cli", "python")
-        return None if beside else f"{module} may include <qkv/...> only"
+        return None if beside else f"{module} may include only <qkv/...>"
     if "/" not in target:
-        return None  # a file beside it
+        return None  # in the same folder
     if first == "tests":
         return "product code never includes tests"
     if first not in ALLOWED:
-        return f"there is no module {first}"
+        return f"unknown module {first}"
     if first not in ALLOWED[module] | {module, "os"}:
-        return f"{module} may not know {first}"
+        return f"{module} may not include {first}"
     return None
 
 
@@ -112,7 +112,7 @@ def faults_of_file(root, path):
 
 
 def faults_of_links(root, path):
-    """A module links only what it may include."""
+    """A module may link only modules that it may include."""
     module = path.parts[1]
     text = re.sub(r"#.*", "", (root / path).read_text(encoding="utf-8"))
     for listed in re.findall(r"\bMODULES\s+([\w\s]+)", text):
@@ -121,14 +121,14 @@ def faults_of_links(root, path):
                 break
             other = SECOND_LIBRARIES.get(other, other)
             if other not in ALLOWED[module] | {module, "os"}:
-                yield f"{path}: MODULES {other}: {module} may not know {other}"
+                yield f"{path}: MODULES {other}: {module} may not link {other}"
 
 
 def faults(root):
     found = []
     for folder in sorted(p.name for p in (root / "src").glob("*") if p.is_dir()):
         if folder not in ALLOWED:
-            found.append(f"src/{folder}: there is no such module in scripts/check_includes.py")
+            found.append(f"src/{folder}: unknown module; add it to scripts/check_includes.py")
     for top in ("include", "src", "cli", "python", "examples"):
         for file in sorted((root / top).rglob("*")):
             path = file.relative_to(root)
@@ -192,9 +192,9 @@ def self_test():
     missed = [p for p in bad if not any(c.startswith((p + ":", str(pathlib.PurePosixPath(p).parent) + ":")) for c in caught)]
     wrong = [c for c in caught if c.split(":")[0] in good]
     for path in missed:
-        print(f"self-test: not caught: {path}: {bad[path]}")
+        print(f"self-test: not detected: {path}: {bad[path]}")
     for line in wrong:
-        print(f"self-test: wrongly refused: {line}")
+        print(f"self-test: wrongly rejected: {line}")
     return missed + wrong
 
 
@@ -204,7 +204,7 @@ def main():
     else:
         root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent
         found = faults(root)
-        print("\n".join(found) if found else "includes point left only")
+        print("\n".join(found) if found else "all includes respect the layering")
     sys.exit(1 if found else 0)
 
 

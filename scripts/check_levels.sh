@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The tests of exactness (attention, kernels, matrix products, model, generation, training) at every level of this
-# processor (QKV_CPU), and some of them on an emulated Haswell (AVX2, no AVX-512). scripts/check_portable.sh has x86-64
-# without AVX, and arm64.
+# Runs the exactness tests (attention, kernels, matmuls, model, generation, training) at every CPU level of this machine
+# (QKV_CPU), and some of them on an emulated Haswell (AVX2, no AVX-512). scripts/check_portable.sh covers x86-64 without
+# AVX, and arm64.
 #
-#   scripts/check_levels.sh [BUILD]               BUILD is build/release; its tests are brought up to date first
+#   scripts/check_levels.sh [BUILD]               BUILD is build/release; its tests are rebuilt first
 #   scripts/check_levels.sh --levels [BUILD]      only the levels, nothing emulated
 #
-# Needs qemu-user (Debian). Without it the emulated part is named as skipped, and the exit status is 3.
+# Needs qemu-user (Debian). Without it the emulated part is reported as skipped, and the exit status is 3.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 emulate=1
@@ -21,7 +21,7 @@ unset QKV_KERNELS QKV_CPU
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# Each test program and what is run of it; then what is run of it under emulation, which takes about fifty times as long.
+# Each test program and its filter; then the filter under emulation, which is about fifty times slower.
 names=(kernels linalg attention model generate train)
 declare -A tests=([kernels]='*' [linalg]='*' [attention]='*' [model]='*' [generate]='*'
   [train]='Trainer*:AdamW*:Muon*:Optimizer*:Evaluat*:GoldenLosses*:Lora*')
@@ -44,16 +44,16 @@ configure=(-B "$build" -DQKV_BUILD_TESTS=ON)
 cmake "${configure[@]}" >/dev/null
 cmake --build "$build" --target qkv "${names[@]/#/test_}" >"$log" 2>&1 || { tail -5 "$log" >&2; exit 1; }
 
-# The program names the levels where QKV_CPU is none of them.
+# An invalid QKV_CPU makes the program list the levels.
 levels=$({ QKV_CPU='?' "$build/qkv" --version 2>&1 || true; } | sed -n 's/.*(\(.*\)).*/\1/p' | tr -d ,)
-[[ -n "$levels" ]] || { echo "FAILED: qkv does not name the levels" >&2; exit 1; }
+[[ -n "$levels" ]] || { echo "FAILED: qkv does not list the levels" >&2; exit 1; }
 for level in $levels; do
   for name in "${names[@]}"; do run "$level" "$name" "${tests[$name]}" env QKV_CPU="$level"; done
 done
 [[ $emulate == 1 ]] || exit 0
 
 if ! command -v qemu-x86_64 >/dev/null; then
-  echo "SKIPPED: the emulated Haswell, as qemu-x86_64 is missing (Debian package qemu-user)"
+  echo "SKIPPED: the emulated Haswell, because qemu-x86_64 is missing (Debian package qemu-user)"
   exit 3
 fi
 for name in kernels linalg attention model; do

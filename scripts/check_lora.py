@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether PEFT loads the adapters that qkv trains and qkv those that PEFT makes, and both compute the same with them.
+"""Checks that PEFT and qkv load each other's adapters and compute the same logits with them.
 
     check_lora.py QKV
 
 Two models of tests/formats/golden are adapted on a small text by `qkv train --lora`; PEFT adds the adapters to the model
-in transformers, `qkv convert --lora` joins them, and the logits must agree. Then the other way round, with adapters that
-PEFT has saved. Needs torch, transformers and peft.
+in transformers, `qkv convert --lora` merges them, and the logits must agree. Then the reverse, with adapters saved by
+PEFT. Needs torch, transformers and peft.
 """
 import pathlib
 import subprocess
@@ -40,7 +40,7 @@ def logits(model, tokens):
 def compare(what, found, wanted, before):
     off = float(np.abs(found - wanted).max() / np.abs(wanted).max())
     moved = float(np.abs(wanted - before).max() / np.abs(before).max())
-    print(f"{what:45} logits differ by {off:.1e}; the adapters moved them by {moved:.1e}", flush=True)
+    print(f"{what:45} logits differ by {off:.1e}; the adapters change them by {moved:.1e}", flush=True)
     return off < MOST < moved
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The perplexity of a text under a GGUF model: `qkv eval` against transformers on the weights as it dequantises them.
+"""Compares the perplexity of a text under a GGUF model: `qkv eval` and transformers on the dequantized weights.
 
     check_perplexity.py QKV FILE.gguf TEXT [--every 20] [--bytes N] [--ctx 512]
 
-Of the text (its first N bytes), in stretches of lines of about 2000 bytes, each EVERY-th is taken, so that all of it is
-looked at; what was taken is cut into windows of CTX tokens, and both predict every token of a window from those before
-it. Exits 1 unless the two agree to three digits. Needs torch, transformers and gguf.
+The text (its first N bytes) is split into blocks of lines of about 2000 bytes, and every EVERY-th block is used, to
+cover all of it; this sample is split into windows of CTX tokens, and both predict each token of a window from the
+previous ones. Exits 1 unless they agree to three digits. Needs torch, transformers and gguf.
 """
 import argparse
 import json
@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM
 
 
 def token_ids(qkv, model, text, folder):
-    """As qkv makes them; scripts/check_gguf_model.py holds those against llama.cpp's. docs/formats.md has the layout."""
+    """The token ids from qkv; scripts/check_gguf_model.py compares them with llama.cpp. Layout: docs/formats.md."""
     path = f"{folder}/tokens.bin"
     subprocess.run([qkv, "tokenize", "--data", text, "--tokenizer", model, "--out", path, "--val-fraction", "0"], check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -35,7 +35,7 @@ def token_ids(qkv, model, text, folder):
 
 
 def spread(text, every):
-    """Each `every`-th stretch of lines of at least 2000 bytes."""
+    """Every `every`-th block of lines of at least 2000 bytes."""
     stretches = [b""]
     for line in text.splitlines(keepends=True):
         if len(stretches[-1]) >= 2000:
@@ -49,7 +49,7 @@ def main():
     parser.add_argument("qkv")
     parser.add_argument("file")
     parser.add_argument("text")
-    parser.add_argument("--bytes", type=int, help="of the text, from its beginning; without it, all")
+    parser.add_argument("--bytes", type=int, help="use only the first N bytes of the text")
     parser.add_argument("--every", type=int, default=20)
     parser.add_argument("--ctx", type=int, default=512)
     options = parser.parse_args()

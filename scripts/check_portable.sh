@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Shows that the program does not need the processor that it was built on:
-#   1. no object but those of one instruction set holds an AVX instruction, and those have no functions that the linker
-#      could put in another's place;
+# Checks that the program does not depend on the build machine's CPU:
+#   1. only objects of one instruction set contain AVX instructions, and they have no functions that the linker could
+#      merge with others;
 #   2. build/release/qkv starts and computes on emulated x86-64 processors without AVX, with the portable kernels;
-#   3. the modules up to attention compile for arm64, and their kernel tests pass there under emulation.
+#   3. the modules up to attention compile for arm64, and their kernel tests pass under emulation.
 #
-#   scripts/check_portable.sh [BUILD]     BUILD is build/release; it is brought up to date first
+#   scripts/check_portable.sh [BUILD]     BUILD is build/release; it is rebuilt first
 #
-# Needs binutils, qemu-user, and for 3 g++-aarch64-linux-gnu and googletest's sources (libgtest-dev). A check whose tool
-# is missing is named, and the exit status is then 3.
+# Needs binutils, qemu-user, and for 3 g++-aarch64-linux-gnu and the googletest sources (libgtest-dev). If a tool is
+# missing, its check is reported as skipped and the exit status is 3.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build/release}
@@ -20,12 +20,12 @@ skipped=0
 fail() { echo "FAILED: $*" >&2; exit 1; }
 have() {
   command -v "$1" >/dev/null && return 0
-  echo "SKIPPED: $2, as $1 is missing (Debian package $3)"
+  echo "SKIPPED: $2, because $1 is missing (Debian package $3)"
   skipped=1
   return 1
 }
 
-# Compiled for one instruction set, and loops in assembly: what runs only where the processor was asked first.
+# Objects of one instruction set and assembly loops: they run only after a CPU check.
 one_set='/(kernels/.*/avx[0-9a-z_]*|linalg/.*/tile_avx2)\.cc\.o$'
 assembly='/measure/.*/(peak|read)_loops\.cc\.o$'
 
@@ -36,7 +36,7 @@ check_objects() {
   [[ ${#objects[@]} -gt 0 ]] || fail "no objects below $build"
   for object in "${objects[@]}"; do
     if [[ "$object" =~ $one_set ]]; then
-      # Weak symbols: of several definitions the linker keeps one, for all.
+      # Weak symbols: the linker keeps one of several definitions for the whole program.
       found=$(nm -C "$object" | grep -E ' [WVu] ' | grep -v DW.ref | head -3 || true)
       [[ -z "$found" ]] || fail "$object shares functions with the rest of the program: $found"
       continue
@@ -44,10 +44,10 @@ check_objects() {
     [[ ! "$object" =~ $assembly ]] || continue
     found=$(objdump -d --no-show-raw-insn "$object" |
       grep -E '%[yz]mm|%k[0-7]|[[:space:]]v[a-z0-9]+ .*%xmm' | head -3 || true)
-    [[ -z "$found" ]] || fail "$object holds AVX instructions: $found"
+    [[ -z "$found" ]] || fail "$object contains AVX instructions: $found"
     count=$((count + 1))
   done
-  echo "ok: no AVX in $count objects; those of one instruction set share nothing"
+  echo "ok: no AVX in $count objects; objects of one instruction set share no functions"
 }
 
 make_arrays() {
@@ -76,9 +76,9 @@ check_old_processors() {
     local on=(env -u QKV_KERNELS qemu-x86_64 -cpu "$cpu")
     "${on[@]}" "$build/qkv" --version >/dev/null || fail "qkv --version on $cpu"
     set=$("${on[@]}" "$build/tests/kernels/print_kernel_set") || fail "choosing kernels on $cpu: $set"
-    [[ "$set" == portable ]] || fail "$cpu has no AVX and got the kernels '$set'"
+    [[ "$set" == portable ]] || fail "$cpu has no AVX but uses the kernels '$set'"
     if set=$(qemu-x86_64 -E QKV_KERNELS=avx2 -cpu "$cpu" "$build/tests/kernels/print_kernel_set"); then
-      fail "$cpu has no AVX, and QKV_KERNELS=avx2 was obeyed: $set"
+      fail "$cpu has no AVX, but accepts QKV_KERNELS=avx2: $set"
     fi
     attend "$cpu" "${on[@]}" "$build/qkv"
     /usr/bin/python3 - "$work/native.npy" "$work/$cpu.npy" <<'EOF' || fail "results on $cpu"
@@ -102,7 +102,7 @@ check_arm() {
     tests=(tests/kernels/*_test.cc tests/kernels/tables.cc)
     flags+=("-I$gtest/googletest/include" "-I$gtest/googlemock/include")
   else
-    echo "SKIPPED: the kernel tests on arm64, as $gtest is missing (Debian package libgtest-dev)"
+    echo "SKIPPED: the kernel tests on arm64, because $gtest is missing (Debian package libgtest-dev)"
     skipped=1
   fi
   printf '%s\n' "${sources[@]}" "${tests[@]}" | xargs -P "${JOBS:-$(nproc)}" -I{} \
@@ -115,7 +115,7 @@ check_arm() {
     "-I$gtest/googlemock/include" -c "$gtest/googletest/src/gtest-all.cc" -o "$work/gtest.o"
   "$cxx" -std=c++20 -O1 -w "-I$gtest/googletest/include" -c "$gtest/googletest/src/gtest_main.cc" -o "$work/main.o"
   "$cxx" -fopenmp "$work"/src_{core,os,kernels}_*.o "$work"/tests_*.o "$work/gtest.o" "$work/main.o" -o "$work/test_kernels"
-  # The choice of kernels is made in child processes, which emulation does not give.
+  # The tests of kernel selection use child processes, which do not work under emulation.
   qemu-aarch64 -L /usr/aarch64-linux-gnu "$work/test_kernels" --gtest_filter=-Choice.* >"$work/arm.log" 2>&1 ||
     fail "kernel tests on arm64: $(tail -20 "$work/arm.log")"
   echo "ok: $(grep -E '^\[  PASSED' "$work/arm.log") on arm64"
@@ -130,4 +130,4 @@ check_objects
 check_old_processors
 check_arm
 [[ $skipped == 0 ]] || exit 3
-echo "the program runs without the processor that it was built on"
+echo "the program does not depend on the build machine's CPU"

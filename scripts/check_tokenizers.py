@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares qkv's tokenizers with Hugging Face's `tokenizers`, id by id, on random valid strings of all planes.
+"""Compares qkv's tokenizers with Hugging Face's `tokenizers`, id by id, on random valid strings from all Unicode
+planes.
 
     check_tokenizers.py PROGRAM [COUNT]
 
-PROGRAM is tokenizer_ids (tests/formats; a target of its own): it reads a tokenizer.json and strings, and writes ids. Tokenizers of the
-splits of GPT-2, SmolLM and LLaMA 3, and models of characters with byte_fallback (LLaMA 2, Mistral), are trained here, with added tokens of every kind, and each is asked COUNT times
-(100,000 unless given). Needs the Python package tokenizers; the tests do not. Exits 1 at the first difference.
+PROGRAM is tokenizer_ids (a target of tests/formats): it reads a tokenizer.json and strings, and writes ids. This script
+trains tokenizers with the splits of GPT-2, SmolLM and LLaMA 3, and character-level models with byte_fallback (LLaMA 2,
+Mistral), with added tokens of every kind, and tests each with COUNT strings (default 100,000). Needs the Python package
+tokenizers; the tests do not. Exits 1 at the first difference.
 """
 import json
 import pathlib
@@ -30,8 +32,8 @@ WORDS = ["'s", "'S", "'\u017f", "'ll", "'LL", "'re", "the", "The", " word", "don
 
 
 def letters():
-    """Every character that Unicode 14 (PCRE2's) assigns; unicodedata may be newer, so its 3.2 is no help: blocks added
-    since are left out by age of the interpreter's tables."""
+    """Every character assigned in Unicode 14 (that of PCRE2). unicodedata may be newer and its 3.2 table is too old, so
+    blocks added later are excluded by the version of the interpreter's tables."""
     for code in range(0x110000):
         if 0xD800 <= code < 0xE000:
             continue
@@ -75,7 +77,7 @@ def make(name):
 
 
 def make_of_characters(name):
-    """As sentencepiece's BPE models stand in a tokenizer.json: LLaMA 2 and TinyLlama ("prepend"), Mistral ("first")."""
+    """The tokenizer.json form of sentencepiece's BPE models: LLaMA 2 and TinyLlama ("prepend"), Mistral ("first")."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     replace = normalizers.Replace(" ", "\u2581")
     stages = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `qkv inspect --save` writes against TransformerLens' cache, for random models of GPT-2's and LLaMA's shape (grouped
-queries, rotary positions). Needs torch, transformers, tokenizers and transformer-lens 2.16.1.
+"""Compares the output of `qkv inspect --save` with TransformerLens' cache, for random GPT-2 and LLaMA models (GQA,
+RoPE). Needs torch, transformers, tokenizers and transformer-lens 2.16.1.
 
     check_transformer_lens.py QKV
 """
@@ -69,7 +69,7 @@ def check(qkv, name, make):
         worst = max(worst, np.abs(ours[finite] - theirs[finite]).max() / max(1, np.abs(theirs[finite]).max()))
     missing = sorted({k.replace("blocks.0.", "") for k in cache if not k.startswith(("blocks.1.", "blocks.2.")) and k not in arrays})
     print(f"{name}: {len(arrays)} arrays, names and shapes equal, largest difference {worst:.1e}; "
-          f"TransformerLens has besides: {', '.join(missing) or 'nothing'}")
+          f"only in TransformerLens: {', '.join(missing) or 'nothing'}")
     assert worst < 1e-5
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Shows that a wheel runs without the packages it was built with: makes a minimal Debian 12 with debootstrap that has
-# Python, NumPy, pytest and hypothesis and none of them, puts the wheel's files there and runs the tests that need no
-# peer. As root.
+# Checks that a wheel runs without the packages it was built with: creates a minimal Debian 12 with debootstrap, with
+# only Python, NumPy, pytest and hypothesis, copies the wheel's files there and runs the tests that need no other
+# library. As root.
 #
-#   scripts/check_wheel.sh WHEEL [FOLDER]      FOLDER is made, and used again if it is there; default: a temporary one
+#   scripts/check_wheel.sh WHEEL [FOLDER]      FOLDER is created or reused; default: a temporary one
 set -euo pipefail
 if [[ $# -lt 1 || $# -gt 2 || ! -f $1 ]]; then
   echo "usage: check_wheel.sh WHEEL [FOLDER]" >&2
@@ -23,7 +23,7 @@ if [[ ! -x $root/usr/bin/python3 ]]; then
   debootstrap --variant=minbase --include=python3,python3-numpy,python3-pytest,python3-hypothesis bookworm "$root" >"$root.log" 2>&1 ||
     { tail -5 "$root.log" >&2; exit 1; }
 fi
-echo "$(chroot "$root" dpkg-query -W -f='x' | wc -c) packages; of those the wheel is built with:" \
+echo "$(chroot "$root" dpkg-query -W -f='x' | wc -c) packages installed; build dependencies among them:" \
   "$(chroot "$root" dpkg-query -W -f='${Package}\n' |
     grep -cE '^(lib(dnnl|fmt|pcre2-dev|utf8proc|xxhash-dev|gomp|opencl|gtest)|ocl-icd|g\+\+|gcc-12$|cmake|ninja)' || true)"
 site=$root/usr/local/lib/python3.11/dist-packages

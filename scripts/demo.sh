@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Trains a small LLaMA-shaped model on the King James text for about a minute and generates text with it. Called by
-# `make demo`, which builds the program first. QKV_DEMO_DIR says where everything goes (default: build/demo).
+# `make demo`, which builds the program first. QKV_DEMO_DIR is the output directory (default: build/demo).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 qkv=build/release/qkv
 folder=${QKV_DEMO_DIR:-build/demo}
 prompt=${QKV_DEMO_PROMPT:-"In the beginning God created"}
 
-[ -x "$qkv" ] || { echo "demo: $qkv is not there; make demo builds it" >&2; exit 1; }
-command -v bible >/dev/null || { echo "demo: the packages bible-kjv and bible-kjv-text are needed" >&2; exit 1; }
+[ -x "$qkv" ] || { echo "demo: $qkv does not exist; build it with make demo" >&2; exit 1; }
+command -v bible >/dev/null || { echo "demo: needs the packages bible-kjv and bible-kjv-text" >&2; exit 1; }
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -18,7 +18,7 @@ text=$folder/king_james.txt
 model=$folder/model
 rm -rf "$model"
 
-say "The text: $text"
+say "Text: $text"
 bible -f "gen1:1-rev22:21" >"$text"
 head -n 2 "$text"
 echo "... $(wc -c <"$text") bytes"
@@ -32,23 +32,23 @@ say "Training: $model"
   --log-interval 50 --eval-interval 300 --eval-iters 0 --sample-interval 300 --sample-tokens 50 \
   --sample-prompt "$prompt"
 
-say "How well the best model predicts what it has not seen: $qkv eval -m $model/best --part validation"
+say "Evaluating the best model on the validation split: $qkv eval -m $model/best --part validation"
 "$qkv" eval -m "$model/best" --data "$folder/tokens.bin" --part validation
 
-say "Writing: $qkv generate -m $model -p \"$prompt\""
+say "Generating: $qkv generate -m $model -p \"$prompt\""
 "$qkv" generate -m "$model" -p "$prompt" -n 100 -s 1
 
-say "Where everything is"
+say "Files and next steps"
 cat <<END
 text                    $text
-model, to pass on       $model (config.json, model.safetensors, tokenizer.json)
+model                   $model (config.json, model.safetensors, tokenizer.json)
 best validation model   $model/best
-loss of every step      $model/metrics.jsonl
-the run as a page       $model/report.html
-Train it further        $qkv train --resume --out $model --steps 1800
-Let it write            $qkv generate -m $model -p "And it came to pass"
-What it is made of      $qkv info -m $model
-For transformers        $qkv convert $model king_james_hf --to hf
-For llama.cpp           $qkv convert $model king_james.gguf
-Look inside             $qkv inspect -m $model -p "In the beginning God created" --html inspect.html
+metrics of every step   $model/metrics.jsonl
+report                  $model/report.html
+Continue training       $qkv train --resume --out $model --steps 1800
+Generate text           $qkv generate -m $model -p "And it came to pass"
+Show the configuration  $qkv info -m $model
+Export for transformers $qkv convert $model king_james_hf --to hf
+Export for llama.cpp    $qkv convert $model king_james.gguf
+Inspect attention       $qkv inspect -m $model -p "In the beginning God created" --html inspect.html
 END

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The linker's version script of libqkv.so: what the public headers declare is given away, all else stays inside.
+"""Writes the linker version script of libqkv.so: exports only what the public headers declare.
 
     export_map.py --nm NM --version QKV_0.2 --out qkv.map libqkv.a include/qkv/*.h include/qkv_c.h
 
-Names of classes and functions are read from the headers; the archive says which symbols they have. A function that is
-declared in a header and defined nowhere is an error. --self-test shows that headers are read right.
+Names of classes and functions come from the headers, their symbols from the archive. A function that is declared in a
+header but not defined is an error. --self-test checks the header parser.
 """
 import argparse
 import pathlib
@@ -20,12 +20,12 @@ SYMBOL_KINDS = re.compile(r"^(?:typeinfo name for|typeinfo for|vtable for|VTT fo
 
 
 def heads(text):
-    """Of each declaration directly inside `namespace qkv`: the text before its ';' or '{', and that character."""
+    """Each declaration directly inside `namespace qkv`: the text before its ';' or '{', and that character."""
     depth, parentheses, head = 0, 0, ""
     for character in text[text.index("namespace qkv {") + len("namespace qkv {"):] if "namespace qkv {" in text else "":
         if depth == 0:
             parentheses += {"(": 1, ")": -1}.get(character, 0)
-        if parentheses > 0:  # a default argument may have braces
+        if parentheses > 0:  # default arguments may contain braces
             head += character
         elif character == "{":
             if depth == 0:
@@ -45,7 +45,7 @@ def heads(text):
 
 
 def declared(text):
-    """The classes, the functions, and those of the functions that are only declared."""
+    """The classes, the functions, and the functions that are only declared."""
     classes, functions, bodiless = set(), set(), set()
     for head, end in heads(NOT_CODE.sub("", text)):
         found = CLASS.match(head)
@@ -60,7 +60,7 @@ def declared(text):
 
 
 def owner(demangled, classes, functions):
-    """The declaration that a symbol belongs to, or None."""
+    """The declaration of a symbol, or None."""
     name = SYMBOL_KINDS.sub("", demangled)
     if not name.startswith("qkv::"):
         return None
@@ -141,7 +141,7 @@ def main():
             owners.add(found)
     missing = sorted((bodiless - owners) | {name for name in names if name not in defined})
     if missing:
-        sys.exit(f"export_map.py: declared in a public header, defined nowhere: {', '.join(missing)}")
+        sys.exit(f"export_map.py: declared in a public header but not defined: {', '.join(missing)}")
     given.out.write_text(version_script(given.version, names), encoding="utf-8")
     return None
 

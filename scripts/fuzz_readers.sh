@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzes the readers of files under AddressSanitizer and UBSan, then prints which of their lines the corpus covers
-# (clang's source-based coverage). Needs what `scripts/install_deps.sh --all` installs, and llvm-14 for the report.
+# Fuzzes the file readers under AddressSanitizer and UBSan, then reports the line coverage of the inputs found (clang
+# source-based coverage). Needs what `scripts/install_deps.sh --all` installs, and llvm-14 for the report.
 #
-#   scripts/fuzz_readers.sh [RUNS] [READER...]     RUNS a reader, 1000000 unless given; all readers unless named
+#   scripts/fuzz_readers.sh [RUNS] [READER...]     RUNS per reader (1000000); default: all readers
 #
-# Prints a line of a table for each reader. Inputs found stay in build/fuzz-readers/inputs for the next time, a fault's
-# input and log in build/fuzz-readers/faults.
+# Prints one table row per reader. Inputs are kept in build/fuzz-readers/inputs for the next time, inputs and logs of
+# faults in build/fuzz-readers/faults.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:-1000000}
@@ -17,7 +17,7 @@ coverage=$work/coverage
 mkdir -p "$work/faults"
 rm -f "$work"/*.profraw
 
-# The sources of each reader, and how long its inputs may be.
+# The sources of each reader, and the maximum input length.
 declare -A sources=(
   [safetensors]="formats/safetensors.cc formats/safetensors_header.cc" [index]="formats/tensor_files.cc formats/strict_json.cc"
   [config]="formats/config_json.cc formats/hf_config.cc" [directory]="formats/directory_source.cc formats/hf_names.cc formats/named_tokens.cc"
@@ -66,9 +66,9 @@ for reader in "${readers[@]}"; do
   echo "$reader: ${rows[$reader]/ |/ runs,} seconds" >&2
 done
 
-# A file is often read by more than one of them: what any has reached counts.
+# Several readers may use the same file: a line counts if any reader covers it.
 for group in $groups; do llvm-profdata-14 merge -o "$work/$group.profdata" "$work/$group"-*.profraw; done
-printf '| reader | runs | seconds | lines reached |\n|---|---|---|---|\n'
+printf '| reader | runs | seconds | lines covered |\n|---|---|---|---|\n'
 for reader in "${readers[@]}"; do
   files=()
   for source in ${sources[$reader]}; do files+=("src/$source"); done

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian 12 packages that qkv is built and tested with, those that are missing, as root or with sudo. On
-# another system it prints the list and fails if a tool is missing.
+# Installs the missing Debian 12 packages for building and testing qkv, as root or with sudo. On other systems it prints
+# the list and fails if a tool is missing.
 #
 #   scripts/install_deps.sh          for `make demo` and `make test`
-#   scripts/install_deps.sh --all    for `make check` and `make tsan` too
-#   scripts/install_deps.sh --check  for `make build`: installs nothing, names what is missing and the command
+#   scripts/install_deps.sh --all    also for `make check` and `make tsan`
+#   scripts/install_deps.sh --check  for `make build`: installs nothing, prints missing packages and the command
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libpcre2-dev libutf8proc-dev
@@ -32,7 +32,7 @@ esac
 is_debian_like() { [[ -x /usr/bin/dpkg-query && -x /usr/bin/apt-get ]]; }
 
 if ! is_debian_like; then
-  echo "Not a Debian system. qkv needs what these Debian 12 packages hold:"
+  echo "Not a Debian system. qkv needs the contents of these Debian 12 packages:"
   printf '  %s\n' "${packages[@]}"
   missing=0
   for tool in "${tools[@]}"; do

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/core/golden/: what the Python package `gguf` says about blocks of numbers.
+"""Writes tests/core/golden/: results of the Python package `gguf` for blocks of numbers.
 
-  TYPE_blocks.bin   random blocks, bytes as in a file
-  TYPE_values.bin   those dequantised, f32
+  TYPE_blocks.bin   random blocks, as in a file
+  TYPE_values.bin   the same, dequantized to f32
   numbers.bin       f32: normal numbers at many scales, ties, zeros, numbers whose scale is subnormal in f16
-  TYPE_written.bin  those quantised
+  TYPE_written.bin  numbers.bin, quantized
 
 Run it in an environment with the packages `gguf` and `numpy`; the tests need neither.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "core" / "golden"
 READ = {"q4_0": (0,), "q4_1": (0, 2), "q5_0": (0,), "q5_1": (0, 2), "q8_0": (0,), "q4_k": (0, 2), "q5_k": (0, 2),
-        "q6_k": (208,)}  # where the f16 numbers of a block stand
+        "q6_k": (208,)}  # offsets of the f16 numbers in a block
 WRITTEN = ["bf16", "q8_0", "q4_0", "q4_1"]
 
 
@@ -35,7 +35,7 @@ def numbers(random):
     rows.append(-np.arange(32) / 4.0)
     rows.append((np.arange(32) - 16) * 0.5)  # ties
     rows.append(np.full(32, 0.3))
-    rows.append(np.r_[np.full(16, -2.0), np.full(16, 2.0)])  # two of the largest magnitude
+    rows.append(np.r_[np.full(16, -2.0), np.full(16, 2.0)])  # two values of the largest magnitude
     rows.append(np.r_[127.0, np.arange(31) + 0.5])
     return np.stack(rows).astype(np.float32)
 

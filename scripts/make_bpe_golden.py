@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/formats/golden/bpe_*: what Hugging Face's `tokenizers` makes of a BPE that qkv trained.
+"""Writes tests/formats/golden/bpe_*: results of Hugging Face's `tokenizers` for a BPE trained by qkv.
 
-    make_bpe_golden.py QKV        writes bpe_tokenizer.json (trained by QKV from bpe_text.txt, which is written by hand)
-                                  and bpe_ids.json (the ids that `tokenizers` gives bpe_text.txt and some awkward texts)
+    make_bpe_golden.py QKV        writes bpe_tokenizer.json (trained by QKV on the handwritten bpe_text.txt)
+                                  and bpe_ids.json (ids of bpe_text.txt and some edge cases from `tokenizers`)
     make_bpe_golden.py QKV TEXT SIZE
-                                  compares the two on a text of any size instead, with a BPE of SIZE tokens trained
-                                  from it: prints how many ids agree, exits 1 if one does not
+                                  instead compares both on a text of any size, with a BPE of SIZE tokens trained on
+                                  it: prints the number of equal ids, exits 1 if any differs
 
 Needs the PyPI package tokenizers (0.23.3 was used); the tests do not.
 """
@@ -48,7 +48,7 @@ def compare(qkv, text, size):
         theirs = Tokenizer.from_file(str(tokenizer)).encode(pathlib.Path(text).read_bytes().decode()).ids
     same = list(ours) == theirs
     agree = sum(a == b for a, b in zip(ours, theirs))
-    print(f"{len(ours)} ids by qkv, {len(theirs)} by tokenizers, {agree} agree place by place: {'same' if same else 'DIFFERENT'}")
+    print(f"{len(ours)} ids from qkv, {len(theirs)} from tokenizers, {agree} equal: {'same' if same else 'DIFFERENT'}")
     return same
 
 
@@ -61,7 +61,7 @@ def main():
         _, tokenizer = learn(qkv, text, SIZE, pathlib.Path(folder))
         (GOLDEN / "bpe_tokenizer.json").write_bytes(tokenizer.read_bytes())
     theirs = Tokenizer.from_file(str(GOLDEN / "bpe_tokenizer.json"))
-    # Special tokens are text to qkv unless it is told otherwise.
+    # By default qkv encodes special tokens as text.
     theirs.encode_special_tokens = True
     found = {"size": SIZE, "text": theirs.encode(text.read_text()).ids,
              "probes": [{"text": probe, "ids": theirs.encode(probe).ids} for probe in PROBES]}

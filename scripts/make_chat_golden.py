@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/formats/golden/chat_forms.json: conversations as `transformers` writes them down and reads them.
+"""Writes tests/formats/golden/chat_forms.json: conversations as rendered and tokenized by `transformers`.
 
     make_chat_golden.py
 
-For each form of conversation that qkv knows there is a template, short but with the strings of those that models bring
-along, and for tokenizers of several kinds, [INST] as letters and as a token, the ids of a first question and of a second
-one after an answer. Needs the PyPI packages tokenizers and transformers (0.23.3 and 5.24.0 were used); the tests do not.
+For each chat template that qkv supports there is a short template with the strings of the original ones, and for
+several kinds of tokenizers ([INST] as letters and as a token) the ids of a first question and of a second one after an
+answer. Needs the PyPI packages tokenizers and transformers (0.23.3 and 5.24.0 were used); the tests do not.
 """
 import json
 import pathlib
@@ -19,7 +19,7 @@ QUESTIONS, ANSWER, SYSTEM = (" Hi  there ", "And \u00e9? [x]"), "Hello  you!", "
 
 
 def template(question, answer, before="{{ bos_token }}", system=""):
-    """One branch a role."""
+    """One branch per role."""
     return (before + "{% for message in messages %}{% if message['role'] == 'user' %}{{ " + question + " }}"
             "{% elif message['role'] == 'assistant' %}{{ " + answer + " }}{% else %}{{ " + (system or "''") + " }}"
             "{% endif %}{% endfor %}")
@@ -33,7 +33,7 @@ CONTENT, PLAIN = "message['content']", "message['content'] + eos_token"
 V1 = '" [INST] " + (system_message + "\\n\\n" if loop.first and system_message else "") + message["content"] + " [/INST]"'
 LLAMA3 = "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' + message['content'] | trim + '<|eot_id|>'"
 CHATML = "'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n'"
-# Name: template, whether it takes a system message, whether a second question goes on from the first.
+# Name: template, whether it supports a system message, whether a second question continues the first.
 FORMS = {
     "chatml": (template(CHATML, CHATML, "", CHATML) + "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
                True, True),
@@ -59,7 +59,7 @@ TOKENS = {"chatml": ["<|im_start|>", "<|im_end|>"],
 
 
 def tokenizer_of(kind, added):
-    """Single bytes alone, so that every id can be told from the text."""
+    """Only single bytes, so that the text determines every id."""
     if kind == "bytes":
         tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, []))
         tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/formats/golden/gguf_*: small random models in files of the Python package `gguf`, and what PyTorch says
-of their logits for the tokens 0, 7, 14, ... (mod 48), f32 [24, 48].
+"""Writes tests/formats/golden/gguf_*: small random models written by the Python package `gguf`, and their logits
+from PyTorch for the tokens 0, 7, 14, ... (mod 48), f32 [24, 48].
 
-  gguf_llama   grouped queries, factors of rotary frequencies, untied head, q8_0, q4_1, bf16 and f16 tensors
+  gguf_llama   GQA, RoPE frequency factors, untied head, q8_0, q4_1, bf16 and f16 tensors
   gguf_gpt2    tied head, q4_0, q5_0, q5_1 and f32 tensors
 
 Run it in an environment with `gguf`, `numpy` and `torch`; the tests need none of them.
@@ -39,7 +39,7 @@ class File:
         self.writer.add_eos_token_id(VOCAB - 1)
 
     def tensor(self, name, shape, kind, mean=0.0, deviation=0.15):
-        """shape: slowest first."""
+        """shape: slowest axis first."""
         values = (mean + deviation * self.random.standard_normal(shape)).astype(np.float32)
         if kind == Q.F32:
             self.writer.add_tensor(name, values)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/model/golden/: what PyTorch says about three tiny models, computed in f64.
+"""Writes tests/model/golden/: PyTorch results for three tiny models, computed in f64.
 
 For each of andrea, gpt2 and llama (the shapes of tests/model/tiny_models.h), as NAME_WHAT.npy:
   tokens, targets  [batch, ctx] int32; target -1 is ignored
-  parameters       f32, all tensors end to end in the flat order of src/model/parameters.h
+  parameters       f32, all tensors concatenated in the flat order of src/model/parameters.h
   logits           [batch, ctx, vocab] f32
-  gradients        f32, of the mean loss over real targets, laid out as the parameters
+  gradients        f32, of the mean loss over valid targets, in the layout of the parameters
   losses           [11] f64: the loss before each of ten AdamW steps on that batch, and after the last
-AdamW: learning rate 0.01, betas 0.9 and 0.95, eps 1e-8, weight decay 0.1 on matrices alone, no clipping.
+AdamW: learning rate 0.01, betas 0.9 and 0.95, eps 1e-8, weight decay 0.1 on matrices only, no clipping.
 
 Needs Debian's python3-torch and python3-numpy; the tests need neither. Run: /usr/bin/python3 scripts/make_golden.py
 """
@@ -80,7 +80,7 @@ def product(w, name, x):
 
 
 def turn(x):
-    """Rotary positions in the rotate_half form; x [batch, heads, ctx, head_dim]."""
+    """RoPE, rotate_half form; x [batch, heads, ctx, head_dim]."""
     half = HEAD_DIM // 2
     frequencies = 10000.0 ** (-torch.arange(half, dtype=torch.float64) * 2 / HEAD_DIM)
     angles = torch.outer(torch.arange(x.shape[2], dtype=torch.float64), frequencies).repeat(1, 2)

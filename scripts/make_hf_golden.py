@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/formats/golden/hf_*: tiny random models made and saved by Hugging Face's `transformers`, and what it
-computes with them.
+"""Writes tests/formats/golden/hf_*: tiny random models created and saved by Hugging Face's `transformers`, and its
+results for them.
 
-    NAME/            as save_pretrained() leaves it: config.json, generation_config.json, model.safetensors (or shards)
+    NAME/            output of save_pretrained(): config.json, generation_config.json, model.safetensors (or shards)
     NAME_WHAT.npy    tokens [batch, ctx], targets [batch, ctx] (-1: ignored), logits [batch, ctx, vocab], loss [1]
     NAME_gradients.safetensors   d(mean loss) / d(parameter), under the names of the model
 
-tokenizer.json is the same small byte-level BPE for all, trained here by `tokenizers`.
+All share one small byte-level BPE tokenizer.json, trained here by `tokenizers`.
 Needs torch, transformers, tokenizers and safetensors; the tests need none of them.
 Run: python3 scripts/make_hf_golden.py
 """
@@ -63,13 +63,13 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
         model = make()
         with torch.no_grad():
-            for key, value in model.named_parameters():  # larger than training begins with, so that errors show
+            for key, value in model.named_parameters():  # larger than a usual initialization, to expose errors
                 noise = torch.randn(value.shape, generator=generator) * 0.3
                 value.copy_(noise + (1 if key.endswith(("ln_1.weight", "ln_2.weight", "ln_f.weight", "norm.weight")) else 0))
         model = model.to(dtype)
         model.save_pretrained(folder, max_shard_size=shard)
         tokenizer.save(str(folder / "tokenizer.json"))
-        model = type(model).from_pretrained(folder, dtype=torch.float32).eval()  # f32 computing on what was stored
+        model = type(model).from_pretrained(folder, dtype=torch.float32).eval()  # compute in f32 on the stored weights
         tokens = torch.randint(0, VOCAB, (BATCH, CTX), generator=generator)
         targets = torch.randint(0, VOCAB, (BATCH, CTX), generator=generator)
         targets[1, 4:6] = -1

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/formats/golden/hf_qwen2* and hf_qwen3*: tiny random models as `transformers` saves them, and their logits by
-the equations of its modeling_qwen2.py and modeling_qwen3.py, in NumPy and f64.
+"""Writes tests/formats/golden/hf_qwen2* and hf_qwen3*: tiny random models in the format of `transformers`, and their
+logits from the equations of its modeling_qwen2.py and modeling_qwen3.py, in NumPy and f64.
 
     NAME/                config.json, model.safetensors, tokenizer.json (that of hf_llama)
     NAME_WHAT.npy        tokens [batch, ctx], targets [batch, ctx], logits [batch, ctx, vocab], loss [1]
 
-    make_qwen_golden.py                 writes them
-    make_qwen_golden.py --check DIR     holds the equations against a model of either family that transformers saved in DIR,
-                                        with its tokens.npy and logits.npy; exits 1 if they differ
+    make_qwen_golden.py                 writes the files
+    make_qwen_golden.py --check DIR     compares the equations with a model of either family saved by transformers in
+                                        DIR, with its tokens.npy and logits.npy; exits 1 if they differ
 
 Needs NumPy; the tests do not.
 """
@@ -158,7 +158,7 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         tensors = {}
-        for tensor, shape in shapes(c):  # larger than training begins with, so that errors show
+        for tensor, shape in shapes(c):  # larger than a usual initialization, to expose errors
             tensors[tensor] = (random.standard_normal(shape) * 0.3 + (tensor.endswith("norm.weight"))).astype(np.float32)
         (folder / "config.json").write_text(json.dumps(c, indent=2) + "\n")
         save_safetensors(folder / "model.safetensors", tensors)

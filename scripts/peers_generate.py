@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Generation by llama.cpp, through the wheel `xllamacpp` of PyPI: the speed of a prompt and of writing, as one JSON
-object. scripts/bench_peers.py --what generate runs it in turn with qkv bench generate.
+"""Measures llama.cpp through the wheel `xllamacpp` from PyPI: prefill and decode speed, as one JSON object.
+scripts/bench_peers.py --what generate alternates it with qkv bench generate.
 
     peers_generate.py --model FILE.gguf --prompt 512 --generate 128 --depth 0 --cache-type f16 --threads 2 --reps 3
 
-Prompts are random token ids; nothing is cached between runs. llama.cpp reports its own times
-(`timings`): those of sampling and of its server are not in them. --depth N reads N tokens before it writes.
+Prompts are random token ids, and nothing is cached between runs. The times are llama.cpp's own (`timings`), without
+sampling and its server. --depth N evaluates N tokens first.
 """
 import argparse
 import importlib.metadata
@@ -55,7 +55,7 @@ def main():
     a = arguments_of()
     import xllamacpp
     server = server_of(a, xllamacpp)
-    timings(server, 32, 2, 0)  # not counted
+    timings(server, 32, 2, 0)  # warm-up
     result = {"version": importlib.metadata.version("xllamacpp")}
     if a.prompt:
         result["pp"] = [timings(server, a.prompt, 1, 1 + i)["prompt_per_second"] for i in range(a.reps)]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's side of `scripts/bench_peers.py --what train`: ANDREA's decoder (a norm without gain after the embedding and
-before each block, ReLU, learned positions, no biases, a head of its own) and one optimizer step after the other, with
-AdamW. bf16 is autocast over f32 parameters, as PyTorch's documentation has it. Prints one JSON object."""
+"""PyTorch's side of `scripts/bench_peers.py --what train`: ANDREA's decoder (norms without gain after the embedding and
+before each block, ReLU, learned positions, no biases, untied head) and consecutive AdamW steps. bf16 is autocast over
+f32 parameters, as in PyTorch's documentation. Prints one JSON object."""
 import argparse
 import json
 import statistics

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Debian 12 has all that the Python package is tested with but nanobind, which binds it. Fetches that one package, a
-# known version, with pip into build/python-tools, once, for the system's Python. Prints the options that CMake wants;
-# if it cannot be fetched, an option that leaves the package out, and says so on standard error.
+# Debian 12 has everything for building and testing the Python package except nanobind. Downloads a fixed version of it
+# once, with pip, into build/python-tools, for the system's Python. Prints the CMake options; if the download fails, the
+# option that disables the Python package, with a note on standard error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 readonly VERSION=3.1.0
@@ -16,7 +16,7 @@ if [[ ! -f $folder/nanobind-$VERSION.dist-info/METADATA ]]; then
   echo "nanobind==$VERSION --hash=sha256:$SHA256" >"$folder/requirements.txt"
   if ! "$python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --upgrade \
     --target "$folder" -r "$folder/requirements.txt" >"$folder/pip.log" 2>&1; then
-    echo "note: nanobind could not be fetched ($PWD/$folder/pip.log), so the Python package is neither built nor tested" >&2
+    echo "note: nanobind could not be downloaded ($PWD/$folder/pip.log), so the Python package is not built" >&2
     echo "-DQKV_BUILD_PYTHON=OFF"
     exit 0
   fi

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How many lines of a file's reader a run has reached, by clang's source-based coverage; scripts/fuzz_readers.sh calls it.
+"""Counts the lines of a file reader that a run covered (clang source-based coverage); called by
+scripts/fuzz_readers.sh.
 
     reader_coverage.py [--missed] PROGRAM PROFDATA FILE...
 
-Functions that write or that tell the names of files (below) are not counted, nor is what lies between functions. --missed prints the lines that were not reached.
+Functions that write or return file names (below) are not counted, nor are lines between functions. --missed prints the
+lines that were not covered.
 """
 import json
 import re
@@ -35,7 +37,7 @@ def main():
     counted = exported(program, profile, "-format=lcov").splitlines()
     all_functions = json.loads(exported(program, profile))["data"][0]["functions"]
     for path in files:
-        counts, here = {}, False  # by line
+        counts, here = {}, False  # line: executions
         for line in counted:
             if line.startswith("SF:"):
                 here = line.endswith("/" + path)
@@ -43,7 +45,7 @@ def main():
                 number, count = line[3:].split(",")[:2]
                 counts[int(number)] = int(count)
         functions = [f for f in all_functions if f["filenames"][0].endswith("/" + path)]
-        kept = {}  # lines of readers; a function inside another, a lambda, is of the inner kind
+        kept = {}  # lines of readers; a nested function or lambda belongs to the inner one
         for function, name in sorted(zip(functions, demangled([f["name"].split(":")[-1] for f in functions])),
                                      key=lambda pair: pair[0]["regions"][0][0] - pair[0]["regions"][0][2]):
             first, _, last = function["regions"][0][:3]

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes a virtual environment with the Python package's peers, builds and installs the package there as pip does it, and
-# runs all of its tests, those with ONNX, PyTorch, JAX and transformers too. Prints the versions and the date.
+# Creates a virtual environment with the libraries that the Python package is tested against, installs the package with
+# pip, and runs all its tests, including those with ONNX, PyTorch, JAX and transformers. Prints the versions and the
+# date.
 #
 #   scripts/test_python.sh            in build/python-peers
 #
-# PyTorch's x86 build on PyPI is made for CUDA, whose large libraries it loads though only the processor is used. Where
-# a CUDA toolkit of the same major version is in /usr/local/cuda they are not downloaded, but for the few that toolkits
-# lack. QKV_PYTHON is the Python to use (python3), QKV_TORCH=installed takes the PyTorch that it sees already.
+# PyTorch's x86 build on PyPI loads large CUDA libraries even if only the CPU is used. If /usr/local/cuda has a CUDA
+# toolkit of the same major version, only the few that toolkits lack are downloaded. QKV_PYTHON is the Python to use
+# (python3); QKV_TORCH=installed uses its installed PyTorch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=build/python-peers

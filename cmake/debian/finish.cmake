@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# What Debian's policy asks of a package's files, done to what is installed just before CPack packs it: its own form of
-# the copyright, a changelog, and compressed manual pages.
+# Adjusts the installed files to Debian policy just before CPack packs them: copyright file, changelog, and compressed
+# manual pages.
 file(GLOB_RECURSE copyright "${CPACK_TEMPORARY_DIRECTORY}/copyright")
 get_filename_component(doc "${copyright}" DIRECTORY)
 configure_file("${CMAKE_CURRENT_LIST_DIR}/copyright" "${copyright}" COPYONLY)
 file(CHMOD "${copyright}" PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
-string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)  # SOURCE_DATE_EPOCH, where it is set
+string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)  # SOURCE_DATE_EPOCH, if set
 file(WRITE "${doc}/changelog" "qkv (${CPACK_PACKAGE_VERSION}) unstable; urgency=medium
 
   * Version ${CPACK_PACKAGE_VERSION}, packed by CPack.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What more than one function of inspect.h refuses, in the same words.
+// Shared argument checks of inspect.h.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace qkv {
   throw std::invalid_argument("[inspect] expected " + expected + "; found " + found);
 }
 
-// Throws unless the tensor is f32 and of the shape.
+// Throws unless the tensor is f32 with this shape.
 inline void require_f32(const char* name, const Tensor& tensor, const Dims& shape) {
   if (tensor.dtype() != DType::f32 || !(tensor.shape() == shape) || (tensor.size() > 0 && !tensor.raw()))
     refuse_inspect(std::string(name) + " " + to_string(shape) + " f32",

@@ -17,7 +17,7 @@ AttentionSizes attention_sizes(const MultiHeadConfig& layer, std::int64_t batch,
     throw std::invalid_argument("[explain] batch and ctx must be at least 1; found " + std::to_string(batch) + " and " +
                                 std::to_string(ctx));
   }
-  element_count({batch, c.n_head, ctx, ctx});  // refuses what no memory could hold
+  element_count({batch, c.n_head, ctx, ctx});  // throws if the size overflows
   element_count({batch, ctx, c.n_head, c.head_dim});
   element_count({batch, ctx, c.d_model});
   AttentionSizes s{batch, ctx, c.d_model, c.n_head, c.n_kv_head, c.head_dim, c.v_head_dim};
@@ -28,7 +28,7 @@ AttentionSizes attention_sizes(const MultiHeadConfig& layer, std::int64_t batch,
 
 namespace {
 
-// s.bias: of Q, K and V
+// s.bias: biases of Q, K and V
 std::vector<ExplainedStep> plain_steps(const AttentionSizes& s, bool output_bias, bool causal) {
   const std::int64_t batch = s.batch, ctx = s.ctx;
   AttentionWork work = attention_work(s);
@@ -47,34 +47,33 @@ std::vector<ExplainedStep> plain_steps(const AttentionSizes& s, bool output_bias
                        const Dims& shape, const StepWork& cost) {
     steps.push_back({name, meaning, formula, std::move(operands), shape, cost});
   };
-  add("input", "one vector a token: what the blocks before made of it", "X", {}, x, {});
-  add("queries", "what does this position want to know?", s.bias ? "Q = X · W_Q + b_Q" : "Q = X · W_Q",
+  add("input", "one vector per token: the residual stream", "X", {}, x, {});
+  add("queries", "what each position looks for", s.bias ? "Q = X · W_Q + b_Q" : "Q = X · W_Q",
       {x, {s.d_model, s.n_head * s.d_k}}, q_side, work.queries);
-  add("keys", "what can this position be found by?", s.bias ? "K = X · W_K + b_K" : "K = X · W_K",
+  add("keys", "what each position is matched by", s.bias ? "K = X · W_K + b_K" : "K = X · W_K",
       {x, {s.d_model, s.n_kv_head * s.d_k}}, k_side, work.keys);
-  add("values", "what does it hand over when it is read?", s.bias ? "V = X · W_V + b_V" : "V = X · W_V",
+  add("values", "what each position contributes", s.bias ? "V = X · W_V + b_V" : "V = X · W_V",
       {x, {s.d_model, s.n_kv_head * s.d_v}}, v_side, work.values);
-  add("split q", "each head gets its slice; nothing is computed or copied", "Q as heads", {q_side}, q, {});
-  add("split k", shared ? "fewer heads than the queries: several of those share one" : "reshaped into heads", "K as heads",
-      {k_side}, k, {});
-  add("split v", "reshaped into heads", "V as heads", {v_side}, v, {});
-  add("scores", "how well does query i fit key j? one number for every pair", "S = Q · Kᵀ", {q, k_across}, scores,
+  add("split q", "one slice per head; a view, no computation", "Q as heads", {q_side}, q, {});
+  add("split k", shared ? "fewer heads than Q: several query heads share one" : "the same", "K as heads", {k_side}, k,
+      {});
+  add("split v", "the same", "V as heads", {v_side}, v, {});
+  add("scores", "how well query i matches key j: one number per pair", "S = Q · Kᵀ", {q, k_across}, scores,
       work.scores);
-  add("scale", "scores of unit variance, whatever d_k is", "S / √d_k", {scores}, scores, work.scale);
+  add("scale", "gives scores unit variance for any d_k", "S / √d_k", {scores}, scores, work.scale);
   if (causal) {
-    add("mask", "position i may read j ≤ i: the rest becomes -inf", "S + M", {scores, {ctx, ctx}}, scores, work.mask);
+    add("mask", "position i sees j ≤ i; the rest becomes -inf", "S + M", {scores, {ctx, ctx}}, scores, work.mask);
   }
-  add("softmax", "each row becomes weights of at least 0 that sum to 1", "A = softmax(S)", {scores}, scores,
-      work.softmax);
-  add("weighted sum", "each position mixes the values it may read", "O = A · V", {scores, v}, heads, work.weighted_sum);
-  add("concatenate", "the heads side by side; nothing is computed or copied", "O as rows", {heads}, read_side, {});
-  add("output", "what the heads found, put back into the model's width",
-      output_bias ? "Y = O · W_O + b_O" : "Y = O · W_O", {read_side, {s.n_head * s.d_v, s.d_model}}, x, work.output);
-  add("residual", "added to what was there", "X + Y", {x, x}, x, work.residual);
+  add("softmax", "each row becomes weights ≥ 0 that sum to 1", "A = softmax(S)", {scores}, scores, work.softmax);
+  add("weighted sum", "each position mixes its visible values", "O = A · V", {scores, v}, heads, work.weighted_sum);
+  add("concatenate", "the heads concatenated; a view, no computation", "O as rows", {heads}, read_side, {});
+  add("output", "projects back to d_model", output_bias ? "Y = O · W_O + b_O" : "Y = O · W_O",
+      {read_side, {s.n_head * s.d_v, s.d_model}}, x, work.output);
+  add("residual", "adds to the residual stream", "X + Y", {x, x}, x, work.residual);
   return steps;
 }
 
-// Steps of a layer that its configuration has beside the plain ones, inserted where they are computed.
+// The additional steps of a layer's configuration, inserted in order of computation.
 class LayerSteps {
  public:
   LayerSteps(const LayerConfig& layer, const AttentionSizes& sizes, bool causal)
@@ -101,7 +100,7 @@ class LayerSteps {
     return std::find_if(steps_.begin(), steps_.end(), [&](const ExplainedStep& step) { return step.name == name; });
   }
   void insert_before(const std::string& name, ExplainedStep step) { steps_.insert(find(name), std::move(step)); }
-  // Of an operation on every element: read once, written once, and `parameters` read.
+  // Work of an elementwise operation: elements read and written once, `parameters` read.
   StepWork on_elements(const Dims& shape, double flops, std::int64_t parameters) const {
     const auto elements = static_cast<double>(element_count(shape));
     return {0, flops * elements,
@@ -125,7 +124,7 @@ class LayerSteps {
     Dims part = heads;
     part[3] = rotated;
     std::string meaning =
-        "pairs of numbers rotated by angles that grow with the position: theta " + number(c_.rope_theta);
+        "RoPE: pairs of components rotated by position-dependent angles, theta " + number(c_.rope_theta);
     if (rotated != s_.d_k) meaning += ", the first " + std::to_string(rotated) + " of " + std::to_string(s_.d_k);
     if (c_.rope_scaling != RopeScaling{}) meaning += ", frequencies scaled";
     insert_before("scores",
@@ -137,7 +136,7 @@ class LayerSteps {
                    on_elements(part, 3, s_.ctx * rotated)});  // four multiplications and two additions per pair
   }
 
-  // Between q . k and the weights.
+  // Steps between q . k and the weights.
   void scores() {
     const Dims shape{s_.batch, s_.n_head, s_.ctx, s_.ctx};
     const auto on_scores = [&](double flops) {
@@ -148,37 +147,37 @@ class LayerSteps {
     if (c_.attention_scale > 0) {
       const auto scale = find("scale");
       scale->formula = "S · " + number(c_.attention_scale);
-      scale->meaning = "the layer's own scale";
+      scale->meaning = "scale of this layer";
     }
     const std::string next = causal_ ? "mask" : "softmax";
     if (c_.softcap > 0)
       insert_before(
           next,
-          {"softcap", "no score is beyond ±" + number(c_.softcap), "C · tanh(S / C)", {shape}, shape, on_scores(3)});
+          {"softcap", "bounds scores to ±" + number(c_.softcap), "C · tanh(S / C)", {shape}, shape, on_scores(3)});
     if (c_.alibi)
       insert_before(next, {"alibi",
-                           "keys further away count less: a slope per head",
+                           "penalizes distant keys: one slope per head",
                            "S - m · (i - j)",
                            {shape, {s_.n_head}},
                            shape,
                            on_scores(2)});
     if (causal_ && c_.window_left >= 0)
       find("mask")->meaning =
-          "position i may read j from i - " + std::to_string(c_.window_left) + " to i: the rest becomes -inf";
+          "position i sees j from i - " + std::to_string(c_.window_left) + " to i; the rest becomes -inf";
     if (!c_.sinks) return;
     const auto softmax = find("softmax");
     softmax->operands.push_back({s_.n_head});
     softmax->formula = "A = softmax([S, s])";
-    softmax->meaning = "a learned logit per head joins the sum: the weights sum to less than 1";
+    softmax->meaning = "a learned logit per head in the denominator: weights sum to less than 1";
   }
 
   ExplainedStep post_norm(const std::string& name, const Dims& x) const {
     const std::int64_t gain = c_.norm_gain ? s_.d_model : 0;
-    return {name, "what is added is normalised first", "norm(Y)", {x}, x, on_elements(x, 4, gain)};
+    return {name, "normalizes the output before it is added", "norm(Y)", {x}, x, on_elements(x, 4, gain)};
   }
   // x + scale * y; -> the residual step
   ExplainedStep sum(const std::string& name, const Dims& x) const {
-    ExplainedStep step{name, "added to what was there", "X + Y", {x, x}, x, {}};
+    ExplainedStep step{name, "adds to the residual stream", "X + Y", {x, x}, x, {}};
     const auto elements = static_cast<double>(element_count(x));
     const bool scaled = c_.residual_scale != 1;
     if (scaled) step.formula = "X + " + number(c_.residual_scale) + " · Y";
@@ -206,12 +205,16 @@ class LayerSteps {
                         {0, rows * out * (2 * in + b),
                          static_cast<double>(s_.element_bytes) * (rows * in + (in + b) * out + rows * out)}});
     };
-    product("gate", "which of the MLP's features are open?", "G = X · W_gate", " + b_gate", x, h);
-    product("up", "the features themselves", "U = X · W_up", " + b_up", x, h);
-    StepWork work = on_elements(h, 2, element_count(h));  // two operands; the activation counts as one operation
-    steps_.push_back(
-        {"activation", "each feature times its gate", "H = " + std::string(activation()) + "(G) ⊙ U", {h, h}, h, work});
-    product("down", "back into the model's width", "Y = H · W_down", " + b_down", h, x);
+    product("gate", "gates of the MLP features", "G = X · W_gate", " + b_gate", x, h);
+    product("up", "MLP features", "U = X · W_up", " + b_up", x, h);
+    StepWork work = on_elements(h, 2, element_count(h));  // two inputs; the activation counts as one FLOP
+    steps_.push_back({"activation",
+                      "each feature times its activated gate",
+                      "H = " + std::string(activation()) + "(G) ⊙ U",
+                      {h, h},
+                      h,
+                      work});
+    product("down", "projects back to d_model", "Y = H · W_down", " + b_down", h, x);
     if (c_.norm_place != NormPlace::before) steps_.push_back(post_norm("mlp post norm", x));
     steps_.push_back(sum("mlp residual", x));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a head does: its output set to zero, or to what it is in another text (Vig et al., "Causal mediation analysis",
-// 2020; Meng et al., "Locating and editing factual associations", 2022).
+// The effect of a head: its output replaced by zero or by its output on another text (Vig et al., "Causal mediation
+// analysis", 2020; Meng et al., "Locating and editing factual associations", 2022).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -13,7 +13,7 @@
 namespace qkv {
 namespace {
 
-// Keeps the z of some heads, as bytes of their own type: [ctx, v_head_dim] each.
+// Records z of some heads, as bytes in its own type: [ctx, v_head_dim] each.
 class KeepHeads : public TraceSink {
  public:
   explicit KeepHeads(std::span<const HeadId> heads) : heads_(heads), kept(heads.size()) {}
@@ -86,11 +86,11 @@ void check_heads(const ModelConfig& c, std::span<const HeadId> zeroed, std::span
   for (const HeadId& a : zeroed)
     for (const HeadId& b : patched)
       if (same(a, b))
-        refuse_inspect("each head changed in one way",
+        refuse_inspect("each head either zeroed or patched",
                        std::to_string(a.layer) + "." + std::to_string(a.head) + " in both");
 }
 
-// The distribution after the last token. [vocab_size]
+// Next-token distribution after the last token. [vocab_size]
 std::vector<double> next_token(Model& model, std::span<const std::int32_t> tokens, TraceSink* sink) {
   const auto ctx = static_cast<std::int64_t>(tokens.size()), vocab = model.config().vocab_size;
   const Tensor logits = model.logits({1, ctx, tokens, {}, {}}, sink);  // [1, ctx, vocab_size]

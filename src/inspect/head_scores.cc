@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heads that behave in known ways, found on random tokens that are read twice.
+// Scores heads for known behaviors on repeated random tokens.
 #include <algorithm>
 #include <numeric>
 
@@ -11,13 +11,13 @@
 namespace qkv {
 namespace {
 
-// Where the two copies stand: [begin] r0 ... r(n-1) r0 ... r(n-1).
+// Position of the two copies: [begin] r0 ... r(n-1) r0 ... r(n-1).
 struct Repeated {
-  std::int64_t start, length;  // of the first copy, and of each
+  std::int64_t start, length;  // of the first copy; of each copy
   std::int64_t ctx() const noexcept { return start + 2 * length; }
 };
 
-// Adds up the weights that the scores are means of, layer by layer; no matrix outlives its layer.
+// Accumulates the weights for the scores layer by layer, without keeping matrices.
 class ScoreSink : public TraceSink {
  public:
   ScoreSink(const ModelConfig& c, const Repeated& text) : text_(text) {
@@ -39,7 +39,7 @@ class ScoreSink : public TraceSink {
             });
   }
 
-  std::vector<HeadScores> sums;  // of every head, by layer
+  std::vector<HeadScores> sums;  // all heads, by layer
 
  private:
   template <class Weight>
@@ -61,10 +61,10 @@ class ScoreSink : public TraceSink {
   }
 
   Repeated text_;
-  std::vector<std::size_t> first_;  // [n_layer]: where the layer's heads begin
+  std::vector<std::size_t> first_;  // [n_layer]: index of the layer's first head
 };
 
-// What may be drawn: the alphabet or the vocabulary, each token once, without the begin token.
+// The tokens to sample from: the alphabet or the vocabulary, each once, without the begin token.
 std::vector<std::int32_t> drawable(const HeadScoreOptions& options, std::int64_t vocab_size) {
   std::vector<std::int32_t> ids = options.alphabet;
   if (ids.empty()) {
@@ -76,13 +76,13 @@ std::vector<std::int32_t> drawable(const HeadScoreOptions& options, std::int64_t
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   std::erase(ids, options.begin_token);
   if (ids.size() < 2 || ids.front() < 0 || ids.back() >= vocab_size)
-    refuse_inspect("two tokens or more below " + std::to_string(vocab_size) + " to draw from",
+    refuse_inspect("at least two tokens below " + std::to_string(vocab_size) + " to sample from",
                    ids.size() < 2 ? std::to_string(ids.size())
                                   : std::to_string(ids.front()) + " ... " + std::to_string(ids.back()));
   return ids;
 }
 
-// `count` of the tokens, all different where there are as many.
+// `count` random tokens, all different if possible.
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::vector<std::int32_t> ids, std::uint64_t seed,
                                         std::uint64_t stream) {
   const Random random(seed, stream);
@@ -106,9 +106,9 @@ std::vector<HeadScores> head_scores(Model& model, const HeadScoreOptions& option
   if (text.length == 0)
     text.length = std::min({kLongest, (c.ctx_len - text.start) / 2, static_cast<std::int64_t>(ids.size())});
   if (text.length < kShortest || text.ctx() > c.ctx_len)
-    refuse_inspect("random tokens, 3 or more, that fit twice into ctx_len = " + std::to_string(c.ctx_len),
+    refuse_inspect("at least 3 random tokens that fit twice into ctx_len = " + std::to_string(c.ctx_len),
                    std::to_string(text.length));
-  if (options.sequences < 1) refuse_inspect("sequences of at least 1", std::to_string(options.sequences));
+  if (options.sequences < 1) refuse_inspect("at least 1 sequence", std::to_string(options.sequences));
   ScoreSink sink(c, text);
   for (std::int64_t s = 0; s < options.sequences; ++s) {
     const std::vector<std::int32_t> drawn =

@@ -13,7 +13,7 @@
 namespace qkv {
 namespace {
 
-// The `top` most probable ids, falling; ties to the lowest id, NaN last. probs [vocab_size]
+// The `top` most probable ids, descending; ties by id, NaN last. probs [vocab_size]
 std::vector<std::int32_t> most_probable(const std::vector<double>& probs, std::int64_t top) {
   std::vector<std::int32_t> ids(probs.size());
   std::iota(ids.begin(), ids.end(), 0);
@@ -61,7 +61,7 @@ LensStage lens_stage(const Tensor& logits, std::int64_t top, std::span<const std
   top = std::min(top, vocab);
   if (static_cast<std::int64_t>(next.size()) + 1 < ctx || static_cast<std::int64_t>(last.size()) < ctx)
     refuse_inspect("the tokens of " + std::to_string(ctx) + " positions",
-                   std::to_string(next.size()) + " that follow and " + std::to_string(last.size()) + " at last");
+                   std::to_string(next.size()) + " next and " + std::to_string(last.size()) + " last tokens");
   for (const auto& list : {next, last})
     for (const std::int32_t id : list)
       if (id < 0 || id >= vocab) refuse_inspect("tokens below " + std::to_string(vocab), std::to_string(id));
@@ -82,7 +82,7 @@ LensStage lens_stage(const Tensor& logits, std::int64_t top, std::span<const std
     if (t + 1 < ctx) stage.next_prob.data<float>()[t] = prob(next[static_cast<std::size_t>(t)]);
     stage.last_prob.data<float>()[t] = prob(last[static_cast<std::size_t>(t)]);
     double entropy = 0;
-    for (const double p : probs) entropy -= p > 0 ? p * std::log(p) : p;  // NaN stays NaN
+    for (const double p : probs) entropy -= p > 0 ? p * std::log(p) : p;  // propagates NaN
     stage.entropy.data<float>()[t] = static_cast<float>(entropy);
   });
   return stage;
@@ -92,7 +92,7 @@ std::vector<LensStage> logit_lens(Model& model, const Trace& trace, std::int64_t
   const std::int64_t ctx = trace.ctx();
   require_f32("the trace's logits", trace.logits, Dims{ctx, model.config().vocab_size});
   if (static_cast<std::int64_t>(trace.layers.size()) != model.config().n_layer || ctx < 1)
-    refuse_inspect("a trace of " + std::to_string(model.config().n_layer) + " layers and a token or more",
+    refuse_inspect("a trace of " + std::to_string(model.config().n_layer) + " layers and at least one token",
                    std::to_string(trace.layers.size()) + " layers, " + std::to_string(ctx) + " tokens");
   const std::vector<std::int32_t> last = highest(trace.logits);              // [ctx]
   const auto next = std::span<const std::int32_t>(trace.tokens).subspan(1);  // [ctx - 1]

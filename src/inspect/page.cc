@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace as a page: what the page shows of it, in the page's own terms.
+// Converts a trace to the data of the inspection page.
 #include "page/inspect_page.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ std::string text_of(const Tokenizer& tokenizer, std::int32_t id) {
 }
 
 InspectLayer layer_of(const TraceLayer& layer, const LayerConfig& c, std::int64_t ctx) {
-  const bool turned = layer.rot_q.size() > 0 && layer.rot_k.size() > 0;  // what the scores were made from
+  const bool turned = layer.rot_q.size() > 0 && layer.rot_k.size() > 0;  // the inputs of the scores
   const Tensor& q = turned ? layer.rot_q : layer.q;                      // [ctx, n_head, head_dim]
   const Tensor& k = turned ? layer.rot_k : layer.k;                      // [ctx, n_kv_head, head_dim]
   require_f32("q", q, {ctx, c.n_head, c.head_dim});
@@ -32,7 +32,7 @@ InspectLayer layer_of(const TraceLayer& layer, const LayerConfig& c, std::int64_
   return {q.data(), k.data(), layer.v.data(), layer.z.data(), layer.scaled.data(), layer.pattern.data()};
 }
 
-// "model" of "runs/model/": a title is no place for a path.
+// "model" from "runs/model/", for the title.
 std::string last_part(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   const std::size_t slash = path.rfind('/');
@@ -65,11 +65,11 @@ void require_page_model(const ModelConfig& c) {
                                   " in layer " + std::to_string(l));
     };
     if (one.n_head != first.n_head || one.n_kv_head != first.n_kv_head)
-      refuse("as many heads in every layer", "another number");
+      refuse("the same number of heads in every layer", "a different number");
     if (one.head_dim != first.head_dim || one.v_head_dim != first.v_head_dim)
-      refuse("heads of one size", "another size");
+      refuse("the same head size in every layer", "a different size");
     if ((one.positions == Positions::rotary) != (first.positions == Positions::rotary))
-      refuse("rotary positions in every layer or in none", "others");
+      refuse("rotary positions in all layers or none", "a difference");
     constexpr const char* kScores = "scores of q . k / sqrt(head_dim) under a causal mask";
     if (one.window_left >= 0) refuse(kScores, "a window");
     if (one.attention_scale != 0) refuse(kScores, "an attention_scale");
@@ -90,7 +90,8 @@ std::string inspect_page(const Trace& trace, const Tokenizer& tokenizer, const I
   page.d_k = layer.head_dim;
   page.d_v = layer.v_head_dim;
   page.rotary = layer.positions == Positions::rotary;
-  page.facts = {{"in the stream", std::to_string(config.d_model)}, {"vocabulary", std::to_string(config.vocab_size)}};
+  page.facts = {{"d_model", std::to_string(config.d_model)},
+                {"tokens in the vocabulary", std::to_string(config.vocab_size)}};
   page.ids = trace.tokens;
   for (const std::int32_t id : trace.tokens) page.tokens.push_back(text_of(tokenizer, id));
   for (const TraceLayer& one : trace.layers) page.layers.push_back(layer_of(one, layer, trace.ctx()));

@@ -5,8 +5,8 @@
 
 namespace qkv {
 
-// Throws std::invalid_argument, with the layer and what it has, unless the page can show the model: its figures are of
-// equal heads in every layer, and its scores are q . k / sqrt(head_dim), masked by position alone.
+// Throws std::invalid_argument, naming the layer and the reason, unless the page can show the model: it requires equal
+// heads in all layers and scores q . k / sqrt(head_dim) with only a causal mask.
 void require_page_model(const ModelConfig& config);
 
 }  // namespace qkv

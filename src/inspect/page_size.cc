@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a page of a long text can keep to its bytes, told from the text's beginning.
+// Predicts from the start of a long text whether its page fits in the size limit.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace qkv {
 namespace {
 
-// Adds up what the weights take at the least, layer by layer; no matrix outlives its layer.
+// Accumulates the minimum size of the weights layer by layer, without keeping matrices.
 class WeightBytes : public TraceSink {
  public:
   bool wants(TraceSite site, std::int64_t) const override { return site == TraceSite::pattern; }
@@ -38,8 +38,8 @@ class WeightBytes : public TraceSink {
   std::size_t bytes = 0;
 };
 
-// About how many tokens a page has room for, if the weights of `read` tokens take `bytes`: they grow as the square, and
-// in proportion grow the log-sums (4 bytes per head and token) and the lens (105 characters per stage and token).
+// About how many tokens fit in a page if the weights of `read` tokens take `bytes`: weights grow quadratically,
+// log-sums (4 bytes per head and token) and the lens (105 characters per stage and token) linearly.
 std::int64_t tokens_that_fit(const ModelConfig& c, std::int64_t read, double bytes, double most) {
   const double square = bytes / static_cast<double>(read * read) * (1 + 1 / static_cast<double>(c.layer(0).n_head));
   const double each =
@@ -57,7 +57,7 @@ void require_page_fits(Model& model, std::span<const std::int32_t> tokens, const
   require_page_model(c);
   const std::int64_t ctx = std::ssize(tokens);
   const double most = static_cast<double>(options.most_bytes);
-  constexpr double kBits = 3;          // a weight of any text of a page takes about so many
+  constexpr double kBits = 3;          // typical size of a weight in a page
   constexpr std::int64_t kFirst = 64;  // tokens
   const double weights =
       static_cast<double>(c.n_layer * c.layer(0).n_head) * static_cast<double>(ctx) * static_cast<double>(ctx) / 2;
@@ -67,11 +67,10 @@ void require_page_fits(Model& model, std::span<const std::int32_t> tokens, const
     model.logits({1, read, tokens.first(static_cast<std::size_t>(read)), {}, {}}, &sink);
     if (sink.bytes <= options.most_bytes) continue;
     const double found = static_cast<double>(sink.bytes);
-    throw std::invalid_argument(
-        fmt::format("[inspect_page] expected weights that fit into {:.1f} MB; found that those of the first {} of {} "
-                    "tokens take {:.1f} "
-                    "MB at the least: give a text of about {} tokens",
-                    most / 1e6, read, ctx, found / 1e6, tokens_that_fit(c, read, found, most)));
+    throw std::invalid_argument(fmt::format(
+        "[inspect_page] expected weights that fit in {:.1f} MB; found that the first {} of {} tokens need at "
+        "least {:.1f} MB: use a text of about {} tokens",
+        most / 1e6, read, ctx, found / 1e6, tokens_that_fit(c, read, found, most)));
   }
 }
 

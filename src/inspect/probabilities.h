@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of logits as distributions.
+// Softmax of rows of logits.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace qkv {
 
-// exp(logit - lse), summed in order in f64; logits [size] -> [size]. NaN among them makes all of them NaN.
+// exp(logit - lse), summed in order in f64; logits [size] -> [size]. A NaN makes all results NaN.
 inline std::vector<double> softmax_row(const float* logits, std::int64_t size) {
   std::vector<double> probs(static_cast<std::size_t>(size));  // [size]
   double largest = -INFINITY, sum = 0;

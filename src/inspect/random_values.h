@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of drawn numbers, for examples.
+// Random tensors for examples.
 #pragma once
 
 #include <cstdint>

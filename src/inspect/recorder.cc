@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sink that keeps what it sees.
+// The sink that records activations.
 #include <algorithm>
 #include <array>
 
@@ -37,7 +37,7 @@ Tensor copied(const ConstView& view) {
 
 Tensor recorded(const ConstView& view) {
   if (view.rank() < 2 || view.rank() > 4 || view.shape[0] != 1)
-    refuse_inspect("one sequence, [1, ...] of two to four axes, to record", to_string(view.shape));
+    refuse_inspect("one sequence [1, ...] of two to four axes", to_string(view.shape));
   switch (view.dtype) {
     case DType::f32:
       return copied<float>(view);
@@ -46,7 +46,7 @@ Tensor recorded(const ConstView& view) {
     case DType::bf16:
       return copied<bf16>(view);
     default:
-      refuse_inspect("f32, f64 or bf16 to record", std::string(dtype_name(view.dtype)));
+      refuse_inspect("f32, f64 or bf16 activations", std::string(dtype_name(view.dtype)));
   }
 }
 

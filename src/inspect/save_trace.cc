@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace as .npy files that tools which know TransformerLens' names can read.
+// Saves a trace as .npy files with TransformerLens names.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -13,7 +13,7 @@
 namespace qkv {
 namespace {
 
-// The same elements with a batch axis of 1 in front.
+// The same elements with a leading batch axis of 1.
 ConstView with_batch(const Tensor& tensor) {
   ConstView view = tensor.view();
   std::array<std::int64_t, kMaxRank> sizes{1};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why scores are divided by sqrt(d_k), measured. Vaswani et al. (2017), section 3.2.1.
+// Measures why scores are divided by sqrt(d_k). Vaswani et al. (2017), section 3.2.1.
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
@@ -29,7 +29,7 @@ Measured measure(const Tensor& scores, const Tensor& probs, std::int64_t rows, s
       cubes += p[j] * p[j] * p[j];
     }
     m.largest += largest;
-    // The squares of diag(p) - p p^T add up to sum p^2 - 2 sum p^3 + (sum p^2)^2.
+    // The squared Frobenius norm of diag(p) - p p^T is sum p^2 - 2 sum p^3 + (sum p^2)^2.
     m.gradient += std::sqrt(std::max(0.0, squares - 2 * cubes + squares * squares));
   }
   const auto count = static_cast<double>(rows);

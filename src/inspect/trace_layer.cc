@@ -71,7 +71,7 @@ Tensor TraceAround::*member_around(TraceSite site) {
     case TraceSite::ln_final_normalized:
       return &TraceAround::ln_final_normalized;
     default:
-      refuse_inspect("a site around the layers", hook_name(site, 0));
+      refuse_inspect("a site outside the layers", hook_name(site, 0));
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One forward pass over one text, recorded.
+// Records one forward pass over a text.
 #include <algorithm>
 
 #include "inspect/checks.h"
@@ -21,7 +21,7 @@ Tensor as_rows_f32(const Tensor& logits) {
   return rows;
 }
 
-// Two sinks that see one pass.
+// Forwards one pass to two sinks.
 class Both : public TraceSink {
  public:
   Both(TraceSink* first, TraceSink& second) : first_(first), second_(second) {}
@@ -55,15 +55,15 @@ std::int64_t trace_bytes(const ModelConfig& c, std::int64_t ctx, const TraceOpti
   const auto recorded = [&](TraceSite site) {
     return sites.empty() || std::find(sites.begin(), sites.end(), site) != sites.end();
   };
-  std::int64_t kinds = 0;  // of matrices [n_head, ctx, ctx] that are kept of each layer
+  std::int64_t kinds = 0;  // number of matrices [n_head, ctx, ctx] kept per layer
   for (const TraceSite site : {TraceSite::products, TraceSite::scaled, TraceSite::scores, TraceSite::pattern})
     if (recorded(site)) ++kinds;
-  std::int64_t heads = 0, most = 0;  // of all layers, and of the one that has the most
+  std::int64_t heads = 0, most = 0;  // total over layers; maximum per layer
   for (std::int64_t l = 0; l < c.n_layer; ++l) {
     heads += c.layer(l).n_head;
     most = std::max(most, c.layer(l).n_head);
   }
-  const bool matrices = kinds > 0 || options.also;  // then those of one layer exist beside the copies
+  const bool matrices = kinds > 0 || options.also;  // one layer's matrices exist in addition to the copies
   const std::int64_t squares = heads * kinds + (matrices ? 4 * most : 0) + (options.rollout ? c.n_layer : 0);
   return 4 * ctx * (ctx * squares + 2 * c.vocab_size);
 }
@@ -73,9 +73,9 @@ Trace trace_text(Model& model, std::span<const std::int32_t> tokens, const Trace
   if (options.lens_top < 0) refuse_inspect("lens_top of at least 0", std::to_string(options.lens_top));
   const std::int64_t bytes = trace_bytes(model.config(), std::ssize(tokens), options), free = available_memory();
   if (free > 0 && bytes > free)
-    refuse_inspect("a text whose trace fits into the " + megabytes(free) + " MB of memory that are free",
-                   megabytes(bytes) + " MB, nearly all of it attention's matrices of " + std::to_string(tokens.size()) +
-                       " tokens: give a shorter text or fewer sites");
+    refuse_inspect("a text whose trace fits in " + megabytes(free) + " MB of free memory",
+                   megabytes(bytes) + " MB, mostly attention matrices of " + std::to_string(tokens.size()) +
+                       " tokens: use a shorter text or fewer sites");
   TraceRecorder recorder(model.config().n_layer, sites_of(options));
   Both sink(options.also, recorder);
   const Batch batch{1, static_cast<std::int64_t>(tokens.size()), tokens, {}, {}};

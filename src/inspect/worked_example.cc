@@ -56,7 +56,7 @@ WorkedExample worked_example(const MultiHeadConfig& layer, std::int64_t ctx, boo
 std::vector<double> softmax_of(const std::vector<double>& scores) {
   const auto keys = static_cast<std::int64_t>(scores.size());
   if (keys < 1) throw std::invalid_argument("[softmax] scores must be at least one number; found none");
-  // q . k = 0 for every key, and the scores are added as a mask.
+  // q . k = 0 for every key; the scores are added as a mask.
   const Tensor q({1, 1, 1, 1}, DType::f64), k({1, 1, keys, 1}, DType::f64), v({1, 1, keys, 1}, DType::f64);
   Tensor mask({1, 1, 1, keys}, DType::f64), probs({1, 1, 1, keys}, DType::f64);
   std::copy(scores.begin(), scores.end(), mask.data<double>());

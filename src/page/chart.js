@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 
-// Lines over the steps of a run, drawn as SVG. All charts share one view: the steps shown and the step pointed at.
+// Line charts over the steps of a run, as SVG. All charts share the visible range and the selected step.
 const qkvChart = (() => {
   const margin = {left: 54, right: 14, top: 10, bottom: 24};
 
@@ -12,7 +12,7 @@ const qkvChart = (() => {
     return made;
   }
 
-  // --- numbers as people read them ---
+  // --- number formatting ---
 
   const grouped = (value) => Math.round(value).toLocaleString('en-US');
 
@@ -62,7 +62,7 @@ const qkvChart = (() => {
     };
   }
 
-  // The mean of all before, each weighing `strength` times the one after it.
+  // Exponential moving average; each value weighs `strength` times the next one.
   function smoothed(series, strength) {
     if (series.strength === strength) return series.smooth;
     let sum = 0, weight = 0;
@@ -85,8 +85,8 @@ const qkvChart = (() => {
     return low;
   }
 
-  // The greatest and least in sight. A few values far above the rest would flatten everything else: on a linear scale
-  // they run out of the top, where an arrow marks them.
+  // The visible range. On a linear scale a few values far above the rest would flatten the chart: they are cut off at
+  // the top and marked by an arrow.
   function limits(chart, view) {
     let low = Infinity, high = -Infinity;
     const tops = [];
@@ -220,7 +220,7 @@ const qkvChart = (() => {
       }
     }
 
-    // The crosshair at the step pointed at, if there is one.
+    // The crosshair at the selected step, if any.
     point(view) {
       if (!this.pointer) return;
       this.pointer.replaceChildren();
@@ -244,7 +244,7 @@ const qkvChart = (() => {
       }
     }
 
-    // [{name, kind, text}] at the step pointed at, or of the newest one.
+    // [{name, kind, text}] at the selected step, or at the latest one.
     values(view) {
       const found = [];
       for (const line of this.lines) {

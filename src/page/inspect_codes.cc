@@ -27,7 +27,7 @@ void append_f32(std::vector<std::uint8_t>& bytes, float value) {
   append_u32(bytes, std::bit_cast<std::uint32_t>(value));
 }
 
-// The least bf16 not below a positive number: its bits are the upper half of an f32's.
+// The smallest bf16 not below a positive number; its bits are the upper half of an f32.
 std::uint32_t bf16_above(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   return (bits + 0xffffu) >> 16;

@@ -23,7 +23,7 @@ void add_line(std::string& text, const std::vector<std::uint8_t>& bytes, Deflate
   text += '\n';
 }
 
-// One group: the keys and values of a key head, and q and z of the query heads that read it.
+// One group: keys and values of a key head, q and z of its query heads.
 std::vector<std::uint8_t> group_vectors(const InspectPage& p, const InspectLayer& layer, std::size_t group,
                                         std::int32_t bits) {
   const std::size_t ctx = p.tokens.size(), d_k = count(p.d_k), d_v = count(p.d_v), heads = count(p.n_head);
@@ -48,7 +48,7 @@ std::string list(std::size_t n, const T* values, const Put& put) {
   return text += ']';
 }
 
-// Four digits, and as many more as it takes that what is below 1 stays below 1.
+// Four digits, or more if a value below 1 would round to 1.
 std::string probability(double value) {
   if (!std::isfinite(value)) return "null";
   if (value == 0) return "0";
@@ -113,10 +113,10 @@ std::string scores_text(const std::vector<std::array<double, 4>>& scores) {
 
 void check_inspect_page(const InspectPage& p) {
   const auto require = [](bool holds, const char* what) {
-    if (!holds) throw std::invalid_argument(std::string("[inspect_page] expected ") + what + "; found otherwise");
+    if (!holds) throw std::invalid_argument(std::string("[inspect_page] expected ") + what + "; found something else");
   };
   require(!p.tokens.empty(), "at least one token");
-  require(p.ids.size() == p.tokens.size(), "one id a token");
+  require(p.ids.size() == p.tokens.size(), "one id per token");
   require(!p.layers.empty(), "at least one layer");
   require(p.n_head > 0 && p.n_kv_head > 0 && p.n_head % p.n_kv_head == 0, "n_head to be a multiple of n_kv_head");
   require(p.d_k > 0 && p.d_v > 0, "d_k and d_v above 0");
@@ -170,7 +170,7 @@ std::size_t least_weight_bytes(const float* pattern, std::size_t ctx) {
 std::vector<std::array<double, 4>> text_scores(const InspectPage& p) {
   const std::size_t ctx = p.tokens.size(), heads = count(p.n_head), none = ctx;
   std::map<std::int32_t, std::size_t> last;
-  std::vector<std::array<std::size_t, 4>> keys(ctx);  // [query] the key of each kind, or none
+  std::vector<std::array<std::size_t, 4>> keys(ctx);  // [query] the key for each kind, or none
   for (std::size_t i = 0; i < ctx; ++i) {
     const auto before = last.find(p.ids[i]);
     const std::size_t same = before == last.end() ? none : before->second;
@@ -202,13 +202,13 @@ std::string vector_line(const InspectPage& p, std::size_t group, std::int32_t bi
   return text;
 }
 
-// [n_layer * n_kv_head] groups, the most interesting first: those that were asked for, then by what their heads do.
+// [n_layer * n_kv_head] groups, the most interesting first: requested ones, then by the scores of their heads.
 std::vector<std::size_t> by_interest(const InspectPage& p, const std::vector<std::array<double, 4>>& scores) {
   const std::size_t share = count(p.n_head / p.n_kv_head);
   std::vector<double> interest(p.layers.size() * count(p.n_kv_head), 0);
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const auto& s = p.head_scores.empty() ? scores[i] : p.head_scores[i];
-    // A head that always reads the first token says less than one of the other kinds.
+    // First-token heads are less informative than the other kinds.
     interest[i / share] = std::max({interest[i / share], s[0], s[1] / 4, s[2], s[3]});
   }
   for (const auto& [layer, head] : p.first) {

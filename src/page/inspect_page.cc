@@ -26,13 +26,13 @@ std::string head(const InspectPage& p) {
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n";
-  // Pictures made by the page itself (an export as PNG) are blob: and data:.
+  // Images created by the page itself (PNG export) are blob: and data:.
   text += fmt::format(
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
       "script-src 'sha256-{}'; img-src data: blob:; base-uri 'none'; form-action 'none'\">\n",
       kInspectScriptHash);
   return text +
-         fmt::format("<title>{} · inside</title>\n<link rel=\"icon\" href=\"{}\">\n<style>\n{}</style>\n</head>\n",
+         fmt::format("<title>{} · attention</title>\n<link rel=\"icon\" href=\"{}\">\n<style>\n{}</style>\n</head>\n",
                      html_text(p.model.empty() ? "model" : p.model), kIcon, kInspectStyle);
 }
 
@@ -73,7 +73,7 @@ std::string inspect_html(const InspectPage& p, std::size_t most) {
   }
   for (const InspectPrecision& precision : inspect_ladder()) {
     const auto bits = static_cast<std::size_t>(precision.vector_bits);
-    if (numbers * bits / 16 > most) continue;  // deflate never takes away half of such numbers
+    if (numbers * bits / 16 > most) continue;  // deflate never halves such numbers
     InspectBlobs blobs = inspect_blobs(p, precision, most - fixed);
     if (fixed + blobs.size() > most) continue;
     pack_vectors(blobs, p, precision.vector_bits);
@@ -84,13 +84,13 @@ std::string inspect_html(const InspectPage& p, std::size_t most) {
       const InspectPrecision precision{peak, 2, 0, 0};
       InspectBlobs blobs = inspect_blobs(p, precision, most - fixed);
       const std::size_t others = fixed + blobs.size();
-      if (!all && peak == 255) continue;  // rather more heads than finer weights
+      if (!all && peak == 255) continue;  // prefers more heads to finer weights
       if (others + layers * static_cast<std::size_t>(p.n_kv_head) > most) continue;
       if (fit_vectors(blobs, p, scores, most - others) || !all) return whole_page(p, scores, precision, blobs);
     }
   }
   throw std::invalid_argument(fmt::format(
-      "[inspect_page] expected weights that fit into {} bytes; found {} layers of {} heads and {} tokens: give a "
+      "[inspect_page] expected weights that fit in {} bytes; found {} layers of {} heads and {} tokens: use a "
       "shorter text",
       most, layers, p.n_head, ctx));
 }

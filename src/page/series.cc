@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kWidest = std::numeric_limits<std::int64_t>::max() / 2;
 
-// Doubles the width until neighbours that share a place, merged with `merge`, are at most `most`.
+// Doubles the width, merging items in the same bucket with `merge`, until there are at most `most`.
 template <class Item, class Merge>
 void merge_neighbours(std::vector<Item>& items, std::int64_t& width, std::size_t most, const Merge& merge) {
   while (items.size() > most && width < kWidest) {

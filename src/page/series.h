@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers along the steps of a run, in bounded memory: neighbours are put together as there come to be many, and the
-// least and the greatest of what was put together are kept, so that a spike of one step in a million stays in sight.
+// Values over the steps of a run, in bounded memory: adjacent steps are merged as the run grows, and each bucket keeps
+// its minimum and maximum, so that a spike of one step in a million stays visible.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace qkv {
 
-// A function of the numbers and steps alone: however often it is looked at, however the run was cut, it is the same.
+// Depends only on values and steps, not on when it is queried or where the run was interrupted.
 class Series {
  public:
   struct Bucket {
@@ -20,14 +20,14 @@ class Series {
     double mean() const noexcept { return count > 0 ? sum / static_cast<double>(count) : 0; }
   };
 
-  // Never more than `most` buckets (at least 2), and never fewer than half as many once there are that many numbers.
+  // At most `most` buckets (at least 2), and at least half as many once there are that many values.
   explicit Series(std::size_t most = 2048) : most_(most < 2 ? 2 : most) {}
 
-  // Steps come in order, from 0. A step before the last one and a value that is not finite are left out.
+  // Steps must be in order, from 0. Earlier steps and non-finite values are ignored.
   void add(std::int64_t step, double value);
 
   const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
-  std::int64_t width() const noexcept { return width_; }  // steps that share a bucket, a power of two
+  std::int64_t width() const noexcept { return width_; }  // steps per bucket, a power of two
 
  private:
   void put_together();
@@ -37,13 +37,13 @@ class Series {
   std::vector<Bucket> buckets_;
 };
 
-// Events at steps, also in bounded memory: those of one kind that lie close together become one.
+// Events at steps, also in bounded memory: nearby events of the same kind are merged.
 class Marks {
  public:
   struct Mark {
     std::int64_t first = 0, last = 0;  // steps
     std::int64_t count = 0;
-    std::string text;  // what the first of them said; may be empty
+    std::string text;  // text of the first event; may be empty
   };
 
   explicit Marks(std::string kind, std::size_t most = 256) : kind_(std::move(kind)), most_(most < 2 ? 2 : most) {}

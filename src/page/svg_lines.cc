@@ -11,7 +11,7 @@
 namespace qkv {
 namespace {
 
-constexpr double kWidth = 440, kHeight = 340;  // of a panel
+constexpr double kWidth = 440, kHeight = 340;  // per panel
 constexpr double kLeft = 62, kRight = 18, kTop = 84, kBottom = 44;
 
 constexpr const char* kStyle =
@@ -52,7 +52,7 @@ std::string text_at(double x, double y, const char* anchor, const char* kind, co
                      html_text(text));
 }
 
-// Powers of ten, of an axis of many decades every second or third; twice and five times them on a short one.
+// Powers of ten; on an axis of many decades every second or third, on a short one also their multiples by 2 and 5.
 std::vector<double> powers(const Axis& axis) {
   std::vector<double> values;
   const int every = std::max(1, static_cast<int>((axis.high - axis.low) / 6));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines over logarithmic axes, as a picture of its own.
+// Line charts with logarithmic axes, as standalone SVG.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace qkv {
 
 struct SvgLine {
   std::string name;
-  std::string kind;                               // "plain", "scaled" or "expected": its colour and dashes
-  std::vector<std::pair<double, double>> points;  // x and y above 0; others are left out
+  std::string kind;                               // "plain", "scaled" or "expected": color and dashes
+  std::vector<std::pair<double, double>> points;  // x and y above 0; others are skipped
 };
 
 struct SvgPanel {
@@ -20,8 +20,7 @@ struct SvgPanel {
   std::vector<SvgLine> lines;
 };
 
-// The panels side by side, as a complete SVG file that reads well on light and dark ground and needs nothing else. Any
-// text may be hostile.
+// The panels in a row, as a complete SVG file, legible on light and dark backgrounds. Text may be hostile.
 std::string svg_lines(const std::string& title, const std::vector<SvgPanel>& panels);
 
 }  // namespace qkv

@@ -11,7 +11,7 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 bool is_control(unsigned char c) noexcept { return (c < 0x20 && c != '\t' && c != '\n') || c == 0x7F; }
 
-// Calls put(piece) with each character that a page may hold, or with U+FFFD in its place.
+// Calls put(piece) with each allowed character, or with U+FFFD instead.
 template <class Put>
 void each_character(std::string_view text, const Put& put) {
   while (!text.empty()) {
@@ -30,7 +30,8 @@ std::size_t character_length(std::string_view text) noexcept {
   if (first < 0x80) return 1;
   const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
   if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
-  unsigned least = 0x80, most = 0xBF;  // of the second byte: no overlong form, no surrogate, nothing past U+10FFFF
+  unsigned least = 0x80,
+           most = 0xBF;  // of the second byte: excludes overlong forms, surrogates and code points above U+10FFFF
   if (first == 0xE0) least = 0xA0;
   if (first == 0xED) most = 0x9F;
   if (first == 0xF0) least = 0x90;
@@ -72,7 +73,7 @@ std::string json_text(std::string_view text) {
   std::string safe = "\"";
   safe.reserve(text.size() + text.size() / 8 + 2);
   each_character(text, [&](std::string_view piece) {
-    if (piece == "\xE2\x80\xA8" || piece == "\xE2\x80\xA9") {  // line ends of JavaScript
+    if (piece == "\xE2\x80\xA8" || piece == "\xE2\x80\xA9") {  // line terminators in JavaScript
       safe += piece[2] == '\xA8' ? "\\u2028" : "\\u2029";
       return;
     }

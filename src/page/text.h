@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text escaped for where it is inserted. Any bytes: invalid UTF-8 becomes U+FFFD, what a page may not
-// hold (control characters other than tab and new line) too.
+// Escapes text for HTML and JSON. Invalid UTF-8 and control characters other than tab and newline become U+FFFD.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +16,10 @@ std::size_t character_length(std::string_view text) noexcept;
 // For HTML text and attributes in double quotes.
 std::string html_text(std::string_view text);
 
-// A JSON string with its quotes, which may stand inside <script>: it has no '<', '>', '&', U+2028 or U+2029.
+// A JSON string with quotes, safe inside <script>: it has no '<', '>', '&', U+2028 or U+2029.
 std::string json_text(std::string_view text);
 
-// A JSON number of seven digits ("0.1234568"); null for what is not finite.
+// A JSON number of seven digits ("0.1234568"); null if not finite.
 std::string json_number(double value);
 
 }  // namespace qkv

@@ -1,5 +1,5 @@
 
-// The page of a training run: its charts, what the reader chose, and looking for a newer page.
+// The training report: charts, saved view settings, and auto-refresh.
 (() => {
   const {Chart, prepare, grouped} = qkvChart;
   const find = (selector) => document.querySelector(selector);
@@ -7,7 +7,7 @@
   const data = JSON.parse(find('#data').textContent);
   document.documentElement.classList.add('scripted');
 
-  // --- what the reader chose, kept while the page renews itself ---
+  // --- view settings, kept across reloads ---
 
   const key = 'qkv ' + location.pathname;
   const kept = (() => {
@@ -41,7 +41,7 @@
       open: all('details[open]').map((d) => d.id), more: document.body.classList.contains('every-sample'),
       scrolled: all('.scroll').map((e) => [e.id, e.scrollTop, e.scrollLeft]),
     };
-    try { sessionStorage.setItem(key, JSON.stringify(state)); } catch { /* a browser that keeps nothing */ }
+    try { sessionStorage.setItem(key, JSON.stringify(state)); } catch { /* no session storage */ }
   }
 
   // --- the charts ---
@@ -105,11 +105,11 @@
 
   function draw() {
     if (view.cursor !== null) view.cursor = Math.max(view.from, Math.min(view.to, view.cursor));
-    read();  // smooths, too
+    read();  // also smooths
     for (const chart of charts) chart.draw(view);
   }
 
-  let touched = 0;  // when the reader last did something here
+  let touched = 0;  // time of the last user action
   const busy = () => { touched = Date.now(); };
 
   function zoom(factor) {
@@ -200,7 +200,7 @@
     });
   }
 
-  // --- as it was before the page renewed itself ---
+  // --- restore the view after a reload ---
 
   if (kept.more) document.body.classList.add('every-sample');
   for (const id of kept.open || []) document.getElementById(id)?.setAttribute('open', '');
@@ -216,7 +216,7 @@
   new ResizeObserver(() => draw()).observe(find('#plot-loss'));
   addEventListener('pagehide', keep);
 
-  // --- a newer page ---
+  // --- auto-refresh ---
 
   const live = find('#live');
   if (live) live.checked = kept.live ?? true;

@@ -22,8 +22,8 @@ std::string column(const std::vector<Series::Bucket>& buckets, const Value& valu
   return text += ']';
 }
 
-// Columns: a, b the first and last step of each bucket, mean, least, greatest; where each bucket is one step, a and
-// mean alone.
+// Columns: a, b (first and last step of each bucket), mean, least, greatest; only a and mean if each bucket is one
+// step.
 std::string series_text(const Series& series) {
   using Bucket = Series::Bucket;
   const std::vector<Bucket>& buckets = series.buckets();
@@ -42,7 +42,7 @@ std::string series_text(const Series& series) {
 std::string_view mark_label(std::string_view kind) noexcept {
   if (kind == "skipped") return "step skipped: NaN or infinity";
   if (kind == "spike") return "loss spike";
-  if (kind == "repeats") return "sample is repetitive";
+  if (kind == "repeats") return "repetitive sample";
   if (kind == "resumed") return "run resumed";
   return kind;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the script of the training page reads, and the words that page and script share.
+// The data of the training page's script, and texts shared by page and script.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace qkv {
 // One JSON object, safe inside <script>: step, written, refresh, series (columns of numbers) and marks.
 std::string training_data(const TrainingPage& page);
 
-// What a kind of mark is called: "skipped" is a "step skipped: NaN or infinity".
+// The text of a kind of mark: "skipped" is a "step skipped: NaN or infinity".
 std::string_view mark_label(std::string_view kind) noexcept;
 
 std::string grouped(std::int64_t number);    // "1,048,576"

@@ -53,7 +53,7 @@ std::string page_header(const TrainingPage& p) {
       html_text(p.title));
   if (!p.phase.empty()) text += fmt::format("<span class=\"pill {0}\" id=\"phase\">{0}</span>", html_text(p.phase));
   if (p.refresh_seconds > 0) {
-    text += "<label><input type=\"checkbox\" id=\"live\" checked> keep up to date</label>";
+    text += "<label><input type=\"checkbox\" id=\"live\" checked> auto-refresh</label>";
   }
   const double percent = 100 * share_done(p);
   text += fmt::format(
@@ -67,8 +67,8 @@ std::string page_header(const TrainingPage& p) {
   }
   text += fmt::format("<span>written <time id=\"age\" datetime=\"{0}\">{0}</time></span></div>\n", utc_time(p.written));
   text +=
-      "<p class=\"note\" id=\"silent\" role=\"status\" hidden>Nothing new for a while: the run may have ended without "
-      "a word, or the machine sleeps. <code>qkv train --resume</code> continues from the last checkpoint.</p>\n";
+      "<p class=\"note\" id=\"silent\" role=\"status\" hidden>No update for a while: the run may have been killed, or "
+      "the machine is suspended. <code>qkv train --resume</code> continues from the last checkpoint.</p>\n";
   if (!p.message.empty()) {
     text += fmt::format("<p class=\"note {}\" id=\"message\" dir=\"auto\">{}</p>\n", html_text(p.phase),
                         html_text(p.message));
@@ -84,13 +84,13 @@ std::string tile(const char* id, const char* name, const std::string& number, co
 
 std::string tiles(const TrainingPage& p) {
   const std::string best = p.best_step == 0 ? "no evaluation yet"
-                                            : fmt::format("best, at step {}<br>{} bits a byte", grouped(p.best_step),
+                                            : fmt::format("best, at step {}<br>{} bits per byte", grouped(p.best_step),
                                                           or_dash(p.best_bits_per_byte, "{:.3f}"));
-  // More than all of it means that the peak was measured while others computed: no figure to show.
+  // Above 100 % the peak was measured on a busy machine; it is not shown.
   const std::string peak = p.peak_fraction <= 1 ? fmt::format("{:.1f} % of the machine's peak", 100 * p.peak_fraction)
-                                                : std::string("of the newest step");
-  return "<section class=\"tiles\" aria-label=\"Status of the run\">\n" +
-         tile("now-loss", "Training loss", or_dash(p.loss, "{:.4f}"), "nats per token") +
+                                                : std::string("of the latest step");
+  return "<section class=\"tiles\" aria-label=\"Current state\">\n" +
+         tile("now-loss", "Training loss", or_dash(p.loss, "{:.4f}"), "nats/token") +
          tile("now-val", "Validation loss", or_dash(p.best_loss, "{:.4f}"), best) +
          tile("now-speed", "Tokens per second",
               std::isfinite(p.tokens_per_second) ? grouped(std::llround(p.tokens_per_second)) : "–", peak) +
@@ -98,9 +98,9 @@ std::string tiles(const TrainingPage& p) {
               std::isfinite(p.ms) ? (p.ms < 10000 ? fmt::format("{:.1f} <small>ms</small>", p.ms)
                                                   : fmt::format("{:.1f} <small>s</small>", p.ms / 1000))
                                   : "–",
-              "of the newest step") +
+              "of the latest step") +
          tile("now-norm", "Gradient norm", or_dash(p.grad_norm, "{:.4g}"), "before clipping") +
-         tile("now-rate", "Learning rate", or_dash(p.learning_rate, "{:.2e}"), "of the newest step") + "</section>\n";
+         tile("now-rate", "Learning rate", or_dash(p.learning_rate, "{:.2e}"), "of the latest step") + "</section>\n";
 }
 
 std::string chart(const char* name, const char* title, bool wide) {
@@ -112,25 +112,25 @@ std::string chart(const char* name, const char* title, bool wide) {
 }
 
 std::string charts() {
-  return "<section id=\"charts\" aria-label=\"Charts\">\n<div class=\"toolbar\"><h2>The run so far</h2>\n"
+  return "<section id=\"charts\" aria-label=\"Charts\">\n<div class=\"toolbar\"><h2>Charts</h2>\n"
          "<label><input type=\"checkbox\" id=\"smooth\" checked> smooth</label>"
          "<label>by <input type=\"range\" id=\"strength\" min=\"0\" max=\"99\" value=\"90\" "
-         "aria-label=\"How much to smooth\"></label>"
+         "aria-label=\"Smoothing strength\"></label>"
          "<label><input type=\"checkbox\" id=\"log\"> log scale</label>\n"
          "<div class=\"buttons\" role=\"group\" aria-label=\"Steps shown\">"
          "<button type=\"button\" data-span=\"all\" id=\"span-all\" aria-pressed=\"true\">all</button>"
          "<button type=\"button\" data-span=\"half\" id=\"span-half\" aria-pressed=\"false\">last half</button>"
          "<button type=\"button\" data-span=\"tenth\" id=\"span-tenth\" aria-pressed=\"false\">last "
          "tenth</button></div>"
-         "<button type=\"button\" class=\"lone\" id=\"whole\" hidden>show all again</button></div>\n"
+         "<button type=\"button\" class=\"lone\" id=\"whole\" hidden>reset zoom</button></div>\n"
          "<noscript><p class=\"note\">The charts need JavaScript; the numbers below do not.</p></noscript>\n"
          "<div class=\"charts\">\n" +
          chart("loss", "Loss", true) + chart("rate", "Learning rate", false) + chart("norm", "Gradient norm", false) +
          chart("speed", "Speed", false) +
-         "</div>\n<p class=\"small keys\">Drag over a chart to look closer, double-click to see all. With the "
-         "keyboard: "
+         "</div>\n<p class=\"small keys\">Drag over a chart to zoom in, double-click to reset. "
+         "Keyboard: "
          "<kbd>Tab</kbd> to a chart, <kbd>←</kbd> <kbd>→</kbd> <kbd>Page Up</kbd> <kbd>Home</kbd> <kbd>End</kbd> "
-         "along it, <kbd>+</kbd> <kbd>−</kbd> closer and back, <kbd>Esc</kbd> all.</p>\n</section>\n";
+         "to move, <kbd>+</kbd> <kbd>−</kbd> to zoom, <kbd>Esc</kbd> to reset.</p>\n</section>\n";
 }
 
 std::string samples(const TrainingPage& p) {
@@ -138,7 +138,7 @@ std::string samples(const TrainingPage& p) {
   std::string text =
       "<section aria-labelledby=\"samples\">\n<h2 id=\"samples\">Samples</h2>\n"
       "<div class=\"samples\">\n";
-  for (std::size_t i = p.samples.size(); i-- > 0;) {  // the newest first
+  for (std::size_t i = p.samples.size(); i-- > 0;) {  // newest first
     const PageSample& sample = p.samples[i];
     text += fmt::format(
         "<article class=\"card sample\" data-at=\"{}\"><header><span>after step {}</span>{}</header><p dir=\"auto\" "
@@ -176,7 +176,7 @@ std::string events(const TrainingPage& p) {
   if (list.empty()) return "";
   std::stable_sort(list.begin(), list.end(), [](const Event& a, const Event& b) { return a.first > b.first; });
   std::string text =
-      "<section aria-labelledby=\"events\">\n<h2 id=\"events\">What happened</h2>\n"
+      "<section aria-labelledby=\"events\">\n<h2 id=\"events\">Events</h2>\n"
       "<ul class=\"card events scroll\" id=\"event-list\">\n";
   for (const Event& event : list) {
     text += fmt::format("<li><button type=\"button\" data-step=\"{}\">step {}</button><span>{}</span></li>\n",
@@ -192,10 +192,10 @@ std::string evaluations(const TrainingPage& p) {
   std::string text = fmt::format(
       "<section>\n<details class=\"card\" id=\"evaluations\"><summary>Evaluations ({})</summary>\n"
       "<div class=\"table scroll\" id=\"evaluation-table\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">step</th>"
-      "<th scope=\"col\">validation loss</th><th scope=\"col\">bits a byte</th></tr></thead><tbody>\n",
+      "<th scope=\"col\">validation loss</th><th scope=\"col\">bits per byte</th></tr></thead><tbody>\n",
       grouped(static_cast<std::int64_t>(losses.size())));
   for (std::size_t i = losses.size(); i-- > 0;) {
-    const bool paired = bits.size() == losses.size();  // a damaged file may lack some
+    const bool paired = bits.size() == losses.size();  // some are missing in a damaged file
     text += fmt::format("<tr><td>{}</td><td>{:.4f}</td><td>{}</td></tr>\n", grouped(losses[i].last), losses[i].mean(),
                         paired ? fmt::format("{:.4f}", bits[i].mean()) : "–");
   }
@@ -223,8 +223,8 @@ std::string training_page(const TrainingPage& p) {
   text += "<body>\n<a class=\"skip\" href=\"#plot-loss\">to the charts</a>\n<div class=\"frame\">\n" + page_header(p) +
           "<main>\n" + tiles(p) + charts() + samples(p) + events(p) + evaluations(p) + facts(p) + "</main>\n";
   text += fmt::format(
-      "<footer class=\"small\">Written by qkv {} from this run's metrics.jsonl and run.json. A line that "
-      "covers several steps shows their mean, and the shade around it their least and greatest."
+      "<footer class=\"small\">Written by qkv {} from this run's metrics.jsonl and run.json. A point "
+      "that covers several steps shows their mean; the band shows their minimum and maximum."
       "</footer>\n</div>\n",
       QKV_VERSION);
   text += "<script type=\"application/json\" id=\"data\">" + training_data(p) + "</script>\n<script>";

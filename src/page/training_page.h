@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page of a training run: one file that needs nothing else, readable during the run (docs/training.md).
+// The HTML report of a training run: one self-contained file, valid during the run (docs/training.md).
 #pragma once
 
 #include <cstdint>
@@ -25,17 +25,17 @@ struct PageSample {
   bool repeats = false;  // the text is repetitive
 };
 
-// Any text may be hostile; all of it is shown as text.
+// Text may be hostile; all of it is escaped.
 struct TrainingPage {
   std::string title;    // the run's name
-  std::string phase;    // "running", "finished", "stopped", "failed", or "" where that is not known
-  std::string message;  // why it failed, and the like; may be empty
+  std::string phase;    // "running", "finished", "stopped", "failed", or "" if unknown
+  std::string message;  // reason of a failure etc.; may be empty
   std::int64_t step = 0, steps = 0;
-  std::int64_t written = 0;  // when, in seconds since 1970
-  int refresh_seconds = 0;   // how often the page looks for a newer self; 0: never
+  std::int64_t written = 0;  // seconds since 1970
+  int refresh_seconds = 0;   // how often the page reloads itself; 0: never
   double seconds_done = kUnknown, seconds_left = kUnknown;
 
-  // The newest step's numbers; kUnknown where there are none.
+  // The values of the latest step; kUnknown if there are none.
   double loss = kUnknown, grad_norm = kUnknown, learning_rate = kUnknown, ms = kUnknown;
   double tokens_per_second = kUnknown, peak_fraction = kUnknown;
   // The best evaluation; step 0: none yet.
@@ -44,12 +44,12 @@ struct TrainingPage {
 
   Series losses, validation_losses, bits_per_byte, learning_rates, grad_norms, speeds;
   std::vector<Marks> marks;
-  std::vector<PageSample> samples;  // by rising step
+  std::vector<PageSample> samples;  // by ascending step
   std::int64_t samples_left_out = 0;
   std::vector<PageFacts> facts;
 };
 
-// The whole file, as text in UTF-8. Its size does not grow with the number of steps.
+// The whole file in UTF-8. Its size does not grow with the number of steps.
 std::string training_page(const TrainingPage& page);
 
 }  // namespace qkv

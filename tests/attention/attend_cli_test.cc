@@ -177,17 +177,17 @@ TEST_F(Attend, WhatMakesNoSenseTogetherIsMisuse) {
   put("four", random({4}, 6));
   expect_misuse("--window=1,1", "--window needs --causal or --align");
   expect_misuse("--alibi four@", "--alibi needs --causal or --align");
-  expect_misuse("--start 3", "--start is used by");
-  expect_misuse("--causal top-left --start 3", "--start is used by");
+  expect_misuse("--start 3", "--start is used only by");
+  expect_misuse("--causal top-left --start 3", "--start is used only by");
   expect_misuse("--causal start", "needs --start");
-  expect_misuse("--align top-left", "--align is used by");
+  expect_misuse("--align top-left", "--align is used only by");
   expect_misuse("--causal top-left --align top-left --window=1,1", "leave out --align");
-  expect_misuse("--causal top-left --window=1", "--window takes LEFT,RIGHT");
-  expect_misuse("--causal top-left --window=-2,1", "--window takes");
+  expect_misuse("--causal top-left --window=1", "--window expected LEFT,RIGHT");
+  expect_misuse("--causal top-left --window=-2,1", "--window expected");
   expect_misuse("--causal start --start 1,x", "--start takes integers");
   expect_misuse("--causal start --start=1,", "--start takes integers");
   expect_misuse("--causal sideways", "--causal");
-  expect_misuse("--causal", "--causal of 3 queries and 5 keys needs an alignment");
+  expect_misuse("--causal", "--causal with 3 queries and 5 keys needs an alignment");
   expect_misuse("--dtype f8", "--dtype");
   expect_misuse("--path fast", "--path");
   expect_misuse("--path tiled --dtype f64", "--path tiled computes in float32");
@@ -197,9 +197,9 @@ TEST_F(Attend, WhatMakesNoSenseTogetherIsMisuse) {
   expect_misuse("--dout dout@ --mask bools@ --dmask dmask@", "--dmask needs a floating mask");
   expect_misuse("--dout dout@ --dsinks dsinks@", "--dsinks needs --sinks");
   expect_misuse("--lse out@", "--out and --lse are the same file");
-  expect_misuse("--lse q@", "which is read");
-  expect_misuse("--softcap=-1", "--softcap takes");
-  expect_misuse("--scale nan", "--scale takes a finite number");
+  expect_misuse("--lse q@", "would overwrite the input");
+  expect_misuse("--softcap=-1", "--softcap expected");
+  expect_misuse("--scale nan", "--scale expected a finite number");
   expect_misuse("--frobnicate", "frobnicate");
   EXPECT_EQ(run("--q q@", false).status, 2);
 }
@@ -223,7 +223,7 @@ TEST_F(Attend, WhatDoesNotFitIsAFailure) {
 TEST_F(Attend, HelpTeaches) {
   const Outcome o = run("--help", false);
   EXPECT_EQ(o.status, 0);
-  EXPECT_THAT(o.text, HasSubstr("Who may read what"));
+  EXPECT_THAT(o.text, HasSubstr("Visible keys"));
   EXPECT_THAT(o.text, HasSubstr("Examples"));
 }
 

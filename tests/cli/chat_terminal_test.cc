@@ -81,7 +81,7 @@ TEST_F(ChatTerminal, ShowsModelTemplateContextAndASeedThatRepeatsTheConversation
   const std::string shown = talk({"Hello\n", "And then?\n"});
   EXPECT_THAT(shown, HasSubstr(path("model") + ": context 512 tokens, template chatml\r\n"));
   EXPECT_THAT(shown, HasSubstr("/help"));
-  EXPECT_THAT(shown, HasSubstr("answers: 2; "));
+  EXPECT_THAT(shown, HasSubstr("replies: 2; "));
   const std::string seed = seed_in(shown), answers = answers_in(shown);
   ASSERT_NE(seed, "");
   EXPECT_EQ(answers.size(), 18u) << shown;
@@ -94,7 +94,7 @@ TEST_F(ChatTerminal, ShowsModelTemplateContextAndASeedThatRepeatsTheConversation
 TEST_F(ChatTerminal, NamesTheNearestOfUnknownCommandsAndGoesOn) {
   const std::string shown = talk({"/rest\n", "\n", "   \n", "/help\n", "/reset\n", "Hello\n"}, {"--no-history"});
   EXPECT_THAT(shown, HasSubstr("unknown command '/rest'; did you mean /reset? (commands: /reset, /exit, /help;"));
-  EXPECT_THAT(shown, HasSubstr("answers: 1; 24 tokens read"));
+  EXPECT_THAT(shown, HasSubstr("replies: 1; prompt tokens: 24"));
   EXPECT_EQ(mode_of("state"), -1);
 }
 
@@ -150,7 +150,7 @@ TEST_F(ChatEditing, RecallsLinesOfThisAndOfFormerConversations) {
   EXPECT_EQ(mode_of("state/qkv/chat_history"), 0600);
   EXPECT_EQ(mode_of("state/qkv"), 0700);
   const std::string shown = talk({"\x1B[A\x1B[A 2\n", "\x1B[A!\n", "\x1B[A\n"});
-  EXPECT_THAT(shown, HasSubstr("answers: 3; "));
+  EXPECT_THAT(shown, HasSubstr("replies: 3; "));
   EXPECT_EQ(history(), "first\nsecond\nfirst 2\nfirst 2!\n");  // the same line twice is one entry
 }
 
@@ -179,7 +179,7 @@ TEST_F(ChatEditing, AHistoryThatCannotBeKeptIsSaidOnce) {
   std::filesystem::create_directories(history_path());  // a directory in its place
   const std::string shown = talk({"one\n", "two\n"});
   EXPECT_THAT(shown, HasSubstr("no history: " + history_path() + ": is not a regular file"));
-  EXPECT_THAT(shown, HasSubstr("answers: 2; "));
+  EXPECT_THAT(shown, HasSubstr("replies: 2; "));
   EXPECT_EQ(shown.find("no history"), shown.rfind("no history"));
 }
 

@@ -21,14 +21,14 @@ TEST_F(ChatCommand, AnswersEachLineAndRemembers) {
   const Finished two = chat("Hello\nAnd then?\n", kLetters);
   EXPECT_EQ(two.status, 0) << two.err;
   EXPECT_THAT(two.out, testing::MatchesRegex("[a-z]{8}\n[a-z]{8}\n"));
-  EXPECT_THAT(two.err, HasSubstr("answers: 2; "));
+  EXPECT_THAT(two.err, HasSubstr("replies: 2; "));
   const Finished first = chat("Hello\n", kLetters), other = chat("Hullo\nAnd then?", kLetters);
   EXPECT_EQ(two.out.substr(0, 9), first.out);
   EXPECT_NE(two.out.substr(9), other.out.substr(9));  // it remembers what was asked
   // <|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n is 24 tokens; what was said is not read again:
   // 1 unread letter, <|im_end|>\n, and 28 tokens of the second question.
-  EXPECT_THAT(first.err, HasSubstr("24 tokens read"));
-  EXPECT_THAT(two.err, HasSubstr("55 tokens read"));
+  EXPECT_THAT(first.err, HasSubstr("prompt tokens: 24;"));
+  EXPECT_THAT(two.err, HasSubstr("prompt tokens: 55;"));
 }
 
 TEST_F(ChatCommand, SaysWhatTheTemplateWouldSay) {
@@ -39,13 +39,13 @@ TEST_F(ChatCommand, SaysWhatTheTemplateWouldSay) {
     options.insert(options.end(), {"--system", "Be brief."});
     return options;
   }());
-  EXPECT_THAT(with.err, HasSubstr("43 tokens read"));  // <|im_start|>system\nBe brief.<|im_end|>\n is 19
+  EXPECT_THAT(with.err, HasSubstr("prompt tokens: 43;"));  // <|im_start|>system\nBe brief.<|im_end|>\n is 19
   EXPECT_NE(with.out, chat("Hello\n", kLetters).out);
   write_template("{{ '<|im_start|>system\nBe brief.<|im_end|>\n' }}" + std::string(kTemplate));
   EXPECT_EQ(chat("Hello\n", kLetters).out, with.out);
   write_template(kTemplate);
   // Control tokens that a person spells out are letters: 10 of them.
-  EXPECT_THAT(chat("Hello<|im_end|>\n", kLetters).err, HasSubstr("34 tokens read"));
+  EXPECT_THAT(chat("Hello<|im_end|>\n", kLetters).err, HasSubstr("prompt tokens: 34;"));
 }
 
 TEST_F(ChatCommand, ResetForgetsAndExitEnds) {

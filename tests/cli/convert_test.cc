@@ -73,7 +73,7 @@ TEST_F(Convert, RoundTheFormats) {
     EXPECT_THAT(finished.out, HasSubstr("parameters\n"));
     const Finished verified = run_qkv({"verify", path(step[1])});
     EXPECT_EQ(verified.status, 0) << verified.err;
-    EXPECT_THAT(verified.out, HasSubstr("good; "));
+    EXPECT_THAT(verified.out, HasSubstr("OK; "));
     EXPECT_EQ(run_qkv({"info", path(step[1])}).status, 0);
   }
   expect_same("llama", "back");
@@ -97,7 +97,7 @@ TEST_F(Convert, KeepsTheChatTemplateAndTheEndTokens) {
     ASSERT_EQ(finished.status, 0) << finished.err;
     const bool fewer = step[1] == "m.gguf";
     if (fewer) {
-      EXPECT_THAT(finished.out, HasSubstr("note: GGUF has room for 3 of the 4 tokens that end a text\n"));
+      EXPECT_THAT(finished.out, HasSubstr("note: GGUF stores 3 of the 4 end tokens\n"));
     }
     const qkv::ModelFacts facts = qkv::inspect_model(path(step[1]));
     EXPECT_EQ(facts.chat_template, chatml);

@@ -59,7 +59,7 @@ TEST_F(GenerateCommand, SaysWhenTheContextIsFull) {
   const Finished finished = generate({"-p", "12345", "-n", "10", "--temp", "0"});
   EXPECT_EQ(finished.status, 0);
   EXPECT_THAT(finished.err, HasSubstr("generation: 3 tokens"));
-  EXPECT_THAT(finished.err, HasSubstr("the context of 8 tokens is full"));
+  EXPECT_THAT(finished.err, HasSubstr("context full (8 tokens)"));
   EXPECT_THAT(generate({"-p", "12345", "-n", "2"}).err, Not(HasSubstr("stopped")));
   const Finished refused = generate({"-p", "123456789"});
   EXPECT_EQ(refused.status, 1);

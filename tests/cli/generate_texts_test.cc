@@ -55,7 +55,7 @@ TEST_F(GenerateCommand, TitlesSeveralTexts) {
   EXPECT_EQ(finished.out, "==> prompt 1, sample 1 <==\nAAA\n==> prompt 1, sample 2 <==\nAAA\n") << finished.err;
   EXPECT_EQ(generate({"--prompts", "-", "-n", "2", "--logit-bias", "66+1e3"}, "a\nb\n").out,
             "==> prompt 1 <==\nBB\n==> prompt 2 <==\nBB\n");
-  EXPECT_THAT(finished.err, HasSubstr("prompts: 3 tokens read\n"));  // once
+  EXPECT_THAT(finished.err, HasSubstr("prompts: 3 tokens evaluated\n"));  // once
 }
 
 TEST_F(GenerateCommand, SamplesDifferAndTheFirstIsTheTextAlone) {
@@ -82,7 +82,7 @@ TEST_F(GenerateCommand, AStopStringCutOverTokensEndsTheText) {
   ASSERT_THAT(text, HasSubstr("AB"));
   const Finished finished = with({"--stop", "AB", "--stop", "never"});
   EXPECT_EQ(finished.out, text.substr(0, text.find("AB")) + "\n");
-  EXPECT_THAT(finished.err, HasSubstr("stopped: at a stop string"));
+  EXPECT_THAT(finished.err, HasSubstr("stopped: stop string"));
   EXPECT_EQ(with({"--stop", "AB", "--json"}).out.find("\"stopped\":\"stop_string\"") == std::string::npos, false);
   // Held back until the end, then shown.
   EXPECT_EQ(with({"--stop", text.substr(25, 5) + "Z"}).out, text);
@@ -93,7 +93,7 @@ TEST_F(GenerateCommand, ShiftGoesPastTheEndOfTheContext) {
   const Finished finished = generate({"-p", "12345", "-n", "40", "--shift", "--keep", "2", "--logit-bias", "256-inf"});
   EXPECT_EQ(finished.status, 0) << finished.err;
   EXPECT_THAT(finished.err, HasSubstr("generation: 40 tokens"));
-  EXPECT_THAT(finished.err, HasSubstr("shifted: the context of 16 tokens was full "));
+  EXPECT_THAT(finished.err, HasSubstr("context full (16 tokens); shifts: "));
   EXPECT_THAT(generate({"-p", "12345", "-n", "-1", "--logit-bias", "256-inf"}).err, HasSubstr("generation: 11 tokens"));
   EXPECT_EQ(generate({"-p", "12345", "--shift", "--keep", "15"}).status, 1);
   EXPECT_EQ(generate({"-p", "12345", "--shift", "--keep", "-3"}).status, 2);

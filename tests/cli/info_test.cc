@@ -47,7 +47,7 @@ TEST(InfoCommand, ATiedHeadIsCountedOnce) {
 TEST(InfoCommand, TextForPeople) {
   const Finished finished = run_qkv({"info", "--preset", "andrea-12m"});
   EXPECT_EQ(finished.status, 0) << finished.err;
-  EXPECT_THAT(finished.out, HasSubstr("12,780,288  in all"));
+  EXPECT_THAT(finished.out, HasSubstr("12,780,288  total"));
   EXPECT_THAT(finished.out, HasSubstr("d_model"));
   EXPECT_THAT(finished.out, HasSubstr("[2305, "));
 }

@@ -163,9 +163,9 @@ TEST_F(TrainInit, TakesATokenFileOfTheModelsTokenizerOnly) {
   ASSERT_EQ(tokenize("bpe:288", "same.tokens"), 0);  // trained on part of the text: other merges
   ASSERT_EQ(tokenize("bytes", "bytes.tokens"), 0);
   expect_refused(train({"--init", path("own"), "--data", path("bytes.tokens"), "--out", path("x")}), 1,
-                 "bytes.tokens: was made with another tokenizer (257 tokens) than that of " + path("own") + " (288)");
+                 "bytes.tokens: was made with a different tokenizer (257 tokens) than " + path("own") + " (288)");
   expect_refused(train({"--init", path("andrea/a.bin"), "--data", path("same.tokens"), "--out", path("x")}), 1,
-                 "same.tokens: was made with another tokenizer");
+                 "same.tokens: was made with a different tokenizer");
 }
 
 TEST_F(TrainInit, RefusesWhatContradictsTheFile) {
@@ -175,13 +175,13 @@ TEST_F(TrainInit, RefusesWhatContradictsTheFile) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return train(arguments);
   };
-  expect_refused(with({"--d-model", "128"}), 2, "--d-model 128, where it has 64");
-  expect_refused(with({"--ctx-len", "16"}), 2, "--ctx-len 16, where it has 24 (--seq-len trains on shorter sequences)");
-  expect_refused(with({"--activation", "relu"}), 2, "--activation relu, where it has ");
-  expect_refused(with({"--no-final-norm"}), 2, "--final-norm false, where it has true");
+  expect_refused(with({"--d-model", "128"}), 2, "--d-model 128, but the model has 64");
+  expect_refused(with({"--ctx-len", "16"}), 2, "--ctx-len 16, but the model has 24 (--seq-len trains on shorter sequences)");
+  expect_refused(with({"--activation", "relu"}), 2, "--activation relu, but the model has ");
+  expect_refused(with({"--no-final-norm"}), 2, "--final-norm false, but the model has true");
   expect_refused(with({"--preset", "gpt2"}), 2, "cannot change");
   expect_refused(with({"--tokenizer", "bytes"}), 2, "leave out --tokenizer");
-  expect_refused(with({"--init-order", "wte"}), 2, "checkpoints of ANDREA");
+  expect_refused(with({"--init-order", "wte"}), 2, "ANDREA checkpoint");
   expect_refused(with({"--seq-len", "25"}), 1, "at most ctx_len = 24");
   expect_refused(train({"--init", path("none"), "--data", path("text.txt"), "--out", path("x")}), 1, "none");
   EXPECT_EQ(with({"--n-layer", "1", "--seq-len", "8", "--out", path("fits")}).status, 0);
@@ -239,7 +239,7 @@ TEST_F(TrainInit, AdaptersThatCannotBeAreRefused) {
     return train(arguments);
   };
   const std::string own = path("own"), gpt2 = path("hf_gpt2");
-  expect_refused(with({"--lora", "2"}), 2, "give it with --init");
+  expect_refused(with({"--lora", "2"}), 2, "--lora needs --init");
   expect_refused(with({"--init", own, "--lora", "0"}), 2, "found '0'");
   expect_refused(with({"--init", own, "--lora", "2,x"}), 2, "found '2,x'");
   expect_refused(with({"--init", own, "--lora", "65"}), 2, "rank expected at most the smaller side");

@@ -27,13 +27,13 @@ TEST_F(GenerateCommand, APromptCacheIsMadeUsedAndExtended) {
     EXPECT_THAT(finished.err, HasSubstr("prompt cache: " + note));
     EXPECT_EQ(finished.out, plain(prompt)) << prompt;
   };
-  expect("In the beginning", "0 tokens from the file, 16 read, saved");
-  expect("In the beginning", "15 tokens from the file, 1 read, ");
-  expect("In the beginning was", "16 tokens from the file, 4 read, saved");
-  expect("In the", "5 tokens from the file, 1 read, ");  // the longer one stays in the file
-  expect("In the beginning was", "19 tokens from the file, 1 read, ");
-  expect("In a word", "3 tokens from the file, 6 read, saved");
-  expect("In the beginning", "3 tokens from the file, 13 read, saved");
+  expect("In the beginning", "0 tokens from the file, 16 evaluated, saved");
+  expect("In the beginning", "15 tokens from the file, 1 evaluated, ");
+  expect("In the beginning was", "16 tokens from the file, 4 evaluated, saved");
+  expect("In the", "5 tokens from the file, 1 evaluated, ");  // the longer one stays in the file
+  expect("In the beginning was", "19 tokens from the file, 1 evaluated, ");
+  expect("In a word", "3 tokens from the file, 6 evaluated, saved");
+  expect("In the beginning", "3 tokens from the file, 13 evaluated, saved");
   const Finished samples = generate(joined(joined({"-p", "In the beginning"}, with), {"--samples", "2", "--json"}));
   EXPECT_EQ(samples.out,
             generate({"-p", "In the beginning", "-n", "10", "--temp", "2", "--samples", "2", "--json"}).out);

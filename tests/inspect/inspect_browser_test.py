@@ -261,14 +261,14 @@ class InspectPage(unittest.TestCase):
         row = self.script("return [...document.querySelectorAll('#chosen-scores tr:first-child td')].map((e) => e.textContent)")
         self.assertAlmostEqual(float(row[1].strip("<> %")), 100 * wanted, delta=0.051)
         self.assertEqual(self.text("#chosen-name"), "Layer 1 head 2")
-        self.assertIn("no proof of what a head means", self.text("#caveat"))
+        self.assertIn("not evidence of what a head means", self.text("#caveat"))
 
     def test_the_page_opens_with_the_previous_token_head_and_says_so(self):
         best = int(np.argmax(self.script("return qkv.behaviours.random[0]")))
         self.assertEqual(self.script("return [qkv.state.layer, qkv.state.head]"), [best // HEADS, best % HEADS])
         self.assertEqual(self.text("#chosen-name"), f"Layer {best // HEADS} head {best % HEADS}")
         self.assertIn("Selected by default", self.text("#chosen-why"))
-        self.assertIn("the token just before", self.text("#chosen-why"))
+        self.assertIn("previous", self.text("#chosen-why"))
         self.picture("model")
         self.script("document.querySelector('#rank-induction .best').click()")
         self.settle()
@@ -514,7 +514,7 @@ class FrameTimes(unittest.TestCase):
         browser.script("qkv.change({layer: arguments[0], head: arguments[1]}); qkv.open('steps')", other // 12, other % 12)
         time.sleep(0.5)
         note = browser.script("return document.getElementById('steps-missing').textContent")
-        self.assertIn(f"of {len(held)} of 144 heads fit into this file", note)
+        self.assertIn(f"{len(held)} of 144 heads have q, k, v and z in this file", note)
         self.assertIn("(layer.head) " + ", ".join(f"{at // 12}.{at % 12}" for at in held) + ".", note)
         self.assertIn(f"--layer {other // 12} --head {other % 12}", note)
         told = {"bytes": os.path.getsize(page)}

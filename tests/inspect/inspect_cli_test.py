@@ -44,7 +44,7 @@ class Inspect(unittest.TestCase):
 
     def test_every_head_in_a_line_and_the_lens(self):
         text = self.inspect("-p", "the cat")
-        self.assertIn("no proof of meaning", text)
+        self.assertIn("not evidence of meaning", text)
         self.assertEqual(re.findall(r"^(\d\.\d) ", text, re.M), ["0.0", "0.1", "1.0", "1.1"])
         self.assertEqual(len(re.findall(r"^  (?:embedding|layer \d) ", text, re.M)), 3)
         (self.root / "short.txt").write_text("the cat")
@@ -151,7 +151,7 @@ class Inspect(unittest.TestCase):
             self.assertAlmostEqual(float(after) - float(before), float(change), delta=1.1e-4)
         self.assertEqual(kl(self.inspect("-p", "the cat", "--patch", "1.0", "--patch-text", "the cat")), 0)
         text = self.inspect("-p", "the cat", "--patch", "1.0", "--patch-text", "a dog ran to")
-        self.assertIn("at its last 7 of 7 tokens", text)
+        self.assertIn("last 7 of 7 tokens", text)
         self.assertGreater(kl(text), 0)
 
     def test_nothing_in_a_text_steers_the_terminal(self):
@@ -197,7 +197,7 @@ class Inspect(unittest.TestCase):
 
     def test_a_map_wider_than_the_terminal_shows_blocks(self):
         text = self.inspect("-f", str(self.root / "text.txt"), "--tokens", "48", "--layer", "0", "--head", "0")
-        self.assertIn("each cell the largest of 2 x 2", text)
+        self.assertIn("each cell is the maximum of 2 x 2", text)
         rows = text.split("\n\n")[2].splitlines()[:-1]
         self.assertEqual(len(rows), 24)
         self.assertEqual(len(rows[-1]), 14 + 2 * 24)
@@ -231,7 +231,7 @@ class Inspect(unittest.TestCase):
 
     def test_help_teaches(self):
         text = " ".join(qkv("inspect", "--help").split())
-        for piece in ["no proof of what a head means", "qkv inspect -m", "TransformerLens", "induction"]:
+        for piece in ["not evidence of what a head means", "qkv inspect -m", "TransformerLens", "induction"]:
             self.assertIn(piece, text)
 
 

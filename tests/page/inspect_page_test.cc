@@ -35,7 +35,7 @@ TEST(InspectPage, holds_markup_of_the_text_as_text) {
   EXPECT_EQ(occurrences(html, "<img"), 0u);
   EXPECT_THAT(html, HasSubstr("<title>drawn &lt;b&gt;heads&lt;/b&gt;"));
   EXPECT_THAT(html, HasSubstr("\\u003c/script\\u003e"));
-  EXPECT_THAT(html, HasSubstr("no proof of what a head means"));
+  EXPECT_THAT(html, HasSubstr("not evidence of what a head means"));
   EXPECT_THAT(html, HasSubstr("default-src 'none'"));
   EXPECT_EQ(occurrences(html, "http://"), occurrences(html, "http://www.w3.org/"));  // names of formats alone
   EXPECT_EQ(occurrences(html, "https://"), 0u);

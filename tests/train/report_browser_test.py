@@ -196,7 +196,7 @@ class ReportPage(unittest.TestCase):
 
     def test_shows_what_happened(self):
         self.assertEqual(self.texts("#event-list li")[-4:],
-                         ["step 744\nloss spike z = 9.2", "step 568\nsample is repetitive",
+                         ["step 744\nloss spike z = 9.2", "step 568\nrepetitive sample",
                           "step 496\nstep skipped: NaN or infinity", "step 413\nrun resumed"])
         for kind in ["skipped", "spike", "repeats", "resumed"]:
             self.assertTrue(self.browser.find_elements("css selector", "#plot-loss .mark." + kind), kind)

@@ -170,7 +170,7 @@ class Run(TrainTest):
 
     def test_learns_its_tokens(self):
         done = self.train("out", "--steps", "2", "--tokenizer", "bpe:280")
-        self.assertIn("BPE of 280 tokens", done.out)
+        self.assertIn("BPE, 280 tokens", done.out)
         with open(self.path("out/config.json")) as file:
             self.assertEqual(json.load(file)["vocab_size"], 280)
         other = self.train("other", "--steps", "2", "--tokenizer", self.path("out/tokenizer.json"))
@@ -198,15 +198,15 @@ class Computing(TrainTest):
             done = self.train(dtype, "--steps", "4", "--dtype", dtype)
             losses[dtype] = [line["loss"] for line in self.metrics(dtype) if "loss" in line]
             if dtype == "f32" or "no bf16 instructions" not in done.err:
-                self.assertIn(f"products of {dtype}: ", done.out)
+                self.assertIn(f"compute: {dtype}, ", done.out)
         self.assertAlmostEqual(losses["f32"][-1], losses["bf16"][-1], delta=0.05)
 
     def test_a_processor_without_bf16_trains_in_f32_and_says_so(self):
         plain = {**os.environ, "QKV_CPU": "portable"}
         done = self.train("asked", "--steps", "3", "--dtype", "bf16", env=plain)
         self.assertIn("no bf16 instructions; training in f32", done.err)
-        self.assertIn("products of f32: ", done.out)
-        self.assertIn("products of f32: ", self.train("auto", "--steps", "3", env=plain).out)
+        self.assertIn("compute: f32, ", done.out)
+        self.assertIn("compute: f32, ", self.train("auto", "--steps", "3", env=plain).out)
 
     def test_recomputing_changes_no_bit_and_dropout_does(self):
         weights = {}
@@ -442,7 +442,7 @@ class BadInput(TrainTest):
         self.fails("out", "--muon-momentum", "0.9", says="--muon-momentum expected the optimizer muon; found adamw", status=2)
         self.fails("out", "--optimizer", "muon", "--muon-momentum", "1", says="--muon-momentum", status=2)
         said = self.run_qkv([QKV, "convert", self.path("muon/checkpoints/step-000006"), self.path("converted")])
-        self.assertIn("the optimizer's state, which is not AdamW's, is left out", said.out)
+        self.assertIn("the optimizer state is not AdamW's and is not converted", said.out)
 
     def test_existing_directories(self):
         self.train("out", "--steps", "2")
@@ -485,7 +485,7 @@ class BadInput(TrainTest):
         os.mkdir(self.path("out/report.html"))
         done = self.train("out", "--resume")
         self.assertIn("done: 4 steps", done.out)
-        self.assertEqual(done.err.count("qkv: warning: no page of this run: "), 1, done.err)
+        self.assertEqual(done.err.count("qkv: warning: cannot write the report: "), 1, done.err)
         os.rmdir(self.path("out/report.html"))
         self.run_qkv([QKV, "report", self.path("out")])
         page = self.read("out", "report.html").decode()
@@ -506,7 +506,7 @@ class BadInput(TrainTest):
         for line, name in zip(lines, ["step-000014/optimizer.safetensors", "step-000012/model.safetensors"]):
             self.assertTrue(line.startswith("qkv: warning: "), line)
             self.assertIn(name, line)
-            self.assertIn("resuming from step 8", line)
+            self.assertIn("continuing from step 8", line)
         self.assertIn("resuming after step 8 of 20", done.out)
         self.assert_same_run("straight", "out")
         self.assertEqual(self.checkpoints("out"), self.checkpoints("straight"))
@@ -537,7 +537,7 @@ class BadInput(TrainTest):
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = status
             self.assertEqual(status, 0)
-            told = float(next(line for line in out.splitlines() if line.startswith("memory: ")).split()[1])
+            told = float(next(line for line in out.splitlines() if line.startswith("memory per step: ")).split()[3])
             taken = usage.ru_maxrss * 1024e-9
             self.assertLess(abs(told / taken - 1), 0.1, f"{level} {more}: {told} GB told, {taken} GB taken")
             shutil.rmtree(self.path("out"))
@@ -545,7 +545,7 @@ class BadInput(TrainTest):
     def test_too_little_memory_is_said_before_anything_is_done(self):
         started = time.monotonic()
         self.fails("out", "--steps", "1", "--n-layer", "1000", "--d-ff", "100000000",
-                   says=["not enough memory", "a step needs", "GB", "take a smaller model"])
+                   says=["not enough memory", "a step needs", "GB", "use a smaller model"])
         self.assertLess(time.monotonic() - started, 30)
         self.assertFalse(os.path.exists(self.path("out")))
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 
-// The page as a whole: its head, its views, keys, light and dark, and saving what is shown.
+// The page as a whole: header, views, keyboard, light and dark theme, export.
 (() => {
   const {data, n, L, H, state, views, find} = qkv;
   const tabs = [...document.querySelectorAll('[role=tab]')];
 
-  // --- head and foot ---
+  // --- header and footer ---
 
   find('title').textContent = data.model || 'A model';
   const fact = (name, value) => {
@@ -22,13 +22,13 @@
   const bits = [...new Set(data.vectorBits)].filter((each) => each).sort((a, b) => b - a), missing = data.vectorBits.filter((each) => !each).length;
   const steps = bits.map((each) => '1/' + (2 ** (each - 1) - 1).toLocaleString('en-US')).join(' or ');
   find('precision').textContent = 'Precision of the stored values: weights as the ' + share + ' of one of ' +
-    (data.weightPeak + 1).toLocaleString('en-US') + ` steps (off by at most ${half.toPrecision(1)} near 1, less below); scores ` +
-    (data.scoreBits ? `in ${(2 ** data.scoreBits).toLocaleString('en-US')} steps from the least to the greatest of their row` :
-      'through their weights: score = ln(weight) + the row’s log-sum, both of the pass') +
-    `; q, k, v and z in steps of ${steps} of the largest component of their vector` +
-    (bits.length > 1 ? ', finest for the heads that do the most of what the ranking ranks' : '') +
-    (missing ? `; of ${missing} groups of heads they did not fit` : '') +
-    ('. A number shows as many digits as that leaves. Means over heads and the rollout are sums of those weights.');
+    (data.weightPeak + 1).toLocaleString('en-US') + ` levels (error at most ${half.toPrecision(1)} near 1, smaller below); scores ` +
+    (data.scoreBits ? `in ${(2 ** data.scoreBits).toLocaleString('en-US')} levels between the minimum and maximum of their row` :
+      'computed from the weights: score = ln(weight) + log-sum-exp of the row') +
+    `; q, k, v and z in steps of ${steps} of the largest component of each vector` +
+    (bits.length > 1 ? ', finest for the highest-ranked heads' : '') +
+    (missing ? `; omitted for ${missing} groups of heads that did not fit` : '') +
+    ('. Numbers show only significant digits. Means over heads and the rollout are computed from these weights.');
 
   // --- views ---
 
@@ -64,7 +64,7 @@
     event.preventDefault();
   });
 
-  // --- light and dark ---
+  // --- theme ---
 
   const dark = matchMedia('(prefers-color-scheme: dark)');
   function theme(choice) {
@@ -83,7 +83,7 @@
   }
   dark.addEventListener('change', () => theme(chosen));
 
-  // --- saving ---
+  // --- export ---
 
   function save(name, kind, parts) {
     const link = document.createElement('a'), url = URL.createObjectURL(new Blob(parts, {type: kind}));
@@ -97,7 +97,7 @@
     const text = String(value);
     return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
   };
-  // A spreadsheet takes a text that begins with = + - or @ for a formula: the text is set off by an apostrophe.
+  // Spreadsheets interpret text that starts with = + - or @ as a formula; an apostrophe prevents that.
   const harmless = (value) => typeof value === 'string' && /^[=+\-@\t]/.test(value) && value !== '-inf' ? "'" + value : value;
   const csv = () => views[state.view].csv().map((row) => row.map((value) => cell(harmless(value))).join(',')).join('\r\n') + '\r\n';
 
@@ -108,7 +108,7 @@
     return new XMLSerializer().serializeToString(surface.root);
   }
 
-  // Twice as fine as the screen, and never larger than a browser's canvas may be.
+  // Twice the screen resolution, within the browser's canvas limit.
   function png(take) {
     const {width, height, draw} = views[state.view].figure(), border = 16, canvas = document.createElement('canvas');
     const scale = Math.min(2, 16000 / (height + 2 * border), 16000 / (width + 2 * border));
@@ -126,9 +126,9 @@
   find('save-svg').addEventListener('click', () => save(file('.svg'), 'image/svg+xml', [svg()]));
   find('save-png').addEventListener('click', () => png((blob) => save(file('.png'), 'image/png', [blob])));
 
-  // --- begin ---
+  // --- start ---
 
-  // On a phone the height comes and goes with the browser's own bars: there it changes nothing.
+  // On phones the height changes with the browser's bars, so it is ignored.
   const sizeNow = () => innerWidth + (innerWidth > 980 ? ' ' + innerHeight : '');
   addEventListener('resize', () => qkv.change({size: sizeNow()}));
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 
-// Colours by Oklab (Ottosson, 2020), where equal steps look equal: a scale for weights that begins at the card's own
-// colour, and one for numbers of both signs, blue and orange, which colour-blind readers tell apart.
+// Colors in Oklab (Ottosson, 2020), a perceptually uniform space: a scale for weights that starts at the card's
+// background, and a blue-orange scale for signed numbers that color-blind readers can distinguish.
 (() => {
   function toLab([r, g, b]) {
     const linear = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
@@ -27,7 +27,7 @@
   const polar = (light, chroma, hue) => [light, chroma * Math.cos(hue * Math.PI / 180), chroma * Math.sin(hue * Math.PI / 180)];
   const css = ([r, g, b]) => `rgb(${r},${g},${b})`;
 
-  // 256 colours through the points, lightness in equal steps from the first to the last.
+  // 256 colors through the points, with equal steps in lightness.
   function scale(points) {
     return Array.from({length: 256}, (_, i) => {
       const t = i / 255, at = t * (points.length - 1), from = Math.min(Math.floor(at), points.length - 2), part = at - from;
@@ -40,7 +40,7 @@
   // Relative luminance (WCAG 2).
   const bright = (rgb) => rgb.reduce((sum, c, at) => sum + [0.2126, 0.7152, 0.0722][at] * ((c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4), 0);
 
-  // As a canvas keeps them: red in the lowest byte.
+  // Canvas pixel format: red in the lowest byte.
   const words = (colours) => Uint32Array.from(colours, ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0);
 
   function palette() {
@@ -70,11 +70,11 @@
       const best = (inks) => inks.reduce((a, b) => contrast(b) > contrast(a) ? b : a), own = best([rgb.ink, rgb.page]);
       return css(contrast(own) >= 4.5 ? own : best([[0, 0, 0], [255, 255, 255]]));
     });
-    found.signed = [...below.slice().reverse(), ...above.slice(1)];  // 511: the middle is 0
+    found.signed = [...below.slice().reverse(), ...above.slice(1)];  // 511 colors; the middle is 0
     found.signedWords = words(found.signed);
     found.negative = css(below[255]);
     found.positive = css(above[255]);
-    // Heads: lightness alternates with hue, so that neighbours differ without hue as well.
+    // Heads: lightness alternates with hue, so that adjacent heads also differ without color.
     found.heads = Array.from({length: qkv.H}, (_, h) =>
       css(toRgb(polar(dark ? (h % 2 ? 0.7 : 0.83) : (h % 2 ? 0.44 : 0.6), 0.14, 255 + 360 * h / qkv.H * (qkv.H > 6 ? 1 : 0.8)))));
     return found;
@@ -82,14 +82,14 @@
 
   qkv.palette = palette;
   qkv.css = css;
-  // The colour of a share from 0 to 1.
+  // The color of a share from 0 to 1.
   qkv.weightColour = (colours, share) => css(colours.weights[Math.round(255 * Math.max(0, Math.min(1, share)))]);
-  // The colour of a text on it.
+  // The text color on it.
   qkv.inkOn = (colours, share) => colours.onWeights[Math.round(255 * Math.max(0, Math.min(1, share)))];
-  // The place in signedWords of a share from -1 to 1.
+  // The index into signedWords of a share from -1 to 1.
   qkv.signedAt = (share) => 255 + Math.round(255 * Math.max(-1, Math.min(1, share)));
-  // Levels 0 to 255 of shares, by the upper half of a weight's bits (its sign is never set): a table instead of a
-  // logarithm for each of millions of weights. Two weights that share it differ by less than one in a hundred.
+  // Levels 0 to 255, indexed by the upper half of a weight's bits (its sign is never set): a table instead of a
+  // logarithm for each of millions of weights. Weights with the same index differ by less than 1 %.
   qkv.levels = (share) => {
     const table = new Uint8Array(32768), bits = new Uint32Array(1), real = new Float32Array(bits.buffer);
     for (let at = 0x3000; at < 0x4000; ++at) {  // from 4.7e-10 to 2

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 
-// What the reader chose, the text above the views, and when to draw: each frame at most once, and only what a change
-// touches.
+// The state of the controls, the text above the views, and scheduling of drawing: at most once per frame, and only what
+// changed.
 (() => {
   const {data, n, L, H, labels, start, share} = qkv;
   const find = (id) => document.getElementById(id);
@@ -16,11 +16,11 @@
 
   function frame() {
     waiting = false;
-    if (!state.loaded) return;  // what changed is kept for the first frame with numbers
+    if (!state.loaded) return;  // changes are kept for the first frame with data
     const now = changed;
     changed = new Set();
     if (now.has('theme')) qkv.colours = qkv.palette();
-    show(now);  // before the view measures what is left of the window
+    show(now);  // before the view measures the remaining window
     if (now.has('layer') || now.has('head') || now.has('kind') || now.has('theme') || now.has('query') || now.has('hover') ||
         now.has('log') || now.has('hideFirst') || now.has('ownScale') || now.has('matches') || now.has('view')) shade(now);
     views[state.view].update(now);
@@ -42,10 +42,10 @@
     }
   }
 
-  // --- how strongly a weight shows ---
+  // --- color scale of weights ---
 
   const tops = new Map();
-  // The largest weight: of row 0, which has one key alone, and of the hidden first key nothing is counted.
+  // The largest weight, without row 0 (only one key) and the hidden first key.
   function top(kind, layer, head) {
     const key = `${kind} ${layer} ${kind === 'head' ? head : ''} ${state.hideFirst}`;
     if (!tops.has(key)) {
@@ -78,7 +78,7 @@
   });
   let shaded = 0, outlined = -1;
 
-  // The shading of the text: what the token in question reads.
+  // The shading of the text: weights of the selected query token.
   function shade(now) {
     const {colours} = qkv, query = state.hover ?? state.query;
     const weights = qkv.weights(state.kind, state.layer, state.head), strength = tone(state.kind, state.layer, state.head).share;
@@ -101,11 +101,11 @@
     const here = new Set(state.matches);
     if (now.has('matches')) spans.forEach((span, i) => span.classList.toggle('match', here.has(i)));
     const says = find('strip-says');
-    says.replaceChildren(named(query), ` reads in ${sourceName()}: `);
+    says.replaceChildren(named(query), ` attends to, in ${sourceName()}: `);
     says.append(...toldReads(weights, query, 4));
   }
 
-  // What a query reads most, as parts of a line.
+  // The top keys of a query, as parts of a line.
   function toldReads(weights, query, most) {
     const {keys, rest} = qkv.reads(weights, query, most, state.hideFirst ? 1 : 0);
     const parts = keys.flatMap((j, i) => [i ? ', ' : '', named(j), ' ' + qkv.weight(weights, query, j)]);
@@ -144,7 +144,7 @@
   const clamp = (value, last) => Math.max(0, Math.min(last, value));
   const setQuery = (to) => change({query: clamp(to, n - 1), hover: null});
 
-  // --- finding text: over token borders, whatever the case ---
+  // --- text search: across tokens, case-insensitive ---
 
   const joined = data.texts.join('').toLowerCase();
   const owner = data.texts.flatMap((text, i) => Array(text.toLowerCase().length).fill(i));
@@ -189,7 +189,7 @@
     find(name + '-up').addEventListener('click', turn(name, 1, count));
   }
 
-  function show(now) {  // the switches as the state has them
+  function show(now) {  // sets the switches from the state
     for (const id of ['layer', 'head', 'query', 'kind']) if (now.has(id) || now.has('began')) find(id).value = state[id];
     if (now.has('heads') || now.has('view')) {
       find('kind').options[0].textContent = state.view === 'lines' && state.heads.size !== 1 ? `${state.heads.size} heads` : 'one head';
@@ -205,7 +205,7 @@
     }
   }
 
-  // The scale beside a view: from 0 (or a ten-thousandth) to the largest weight.
+  // The scale of a view: from 0 (or a ten-thousandth) to the largest weight.
   function legend(id, most, text, log = state.log) {
     const box = find(id), strip = document.createElement('canvas');
     strip.width = 256;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 
-// The numbers of the pass: read from the blocks of this file, each head's when it is first looked at. Nothing is
-// computed a second time; means over heads are the only sums.
-const qkv = globalThis.qkv = {};  // for a console as well
+// The numbers of the pass, unpacked from this file, each head on first use. Nothing is recomputed except means over
+// heads.
+const qkv = globalThis.qkv = {};  // also for the console
 
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
@@ -16,7 +16,7 @@ const qkv = globalThis.qkv = {};  // for a console as well
     const block = document.getElementById(id);
     if (!block) return null;
     const text = block.textContent;
-    block.remove();  // the text is kept once
+    block.remove();  // frees the text
     return text.split('\n');
   };
   const packed = {weights: lines('weights'), scores: lines('scores'), sums: lines('log-sums'),
@@ -46,7 +46,7 @@ const qkv = globalThis.qkv = {};  // for a console as well
     return new Uint8Array(await new Response(stream).arrayBuffer());
   }
 
-  // `count` codes from byte `at`: one byte each, or all low bytes and then all high bytes.
+  // `count` codes from byte `at`: one byte each, or all low bytes, then all high bytes.
   function codes(bytes, at, count, wide) {
     if (!wide) return bytes.subarray(at, at + count);
     const joined = new Uint16Array(count);
@@ -54,7 +54,7 @@ const qkv = globalThis.qkv = {};  // for a console as well
     return joined;
   }
 
-  function once(make) {  // remembers what make(key) promised
+  function once(make) {  // memoizes the promise of make(key)
     const known = new Map();
     return (key) => {
       if (!known.has(key)) known.set(key, make(key));
@@ -73,7 +73,7 @@ const qkv = globalThis.qkv = {};  // for a console as well
     for (let at = 0; at < size; ++at) weights[at] = value[found[at]];
     return weights;
   }
-  // How far off a weight may be: half the step to the next code.
+  // The error bound of a weight: half the step to the next code.
   const mostError = 1 - ((peak - 0.5) / peak) ** power;
   function weightError(weight) {
     const code = Math.round(peak * weight ** (1 / power));
@@ -116,7 +116,7 @@ const qkv = globalThis.qkv = {};  // for a console as well
     return heads[layer * H + head];
   }
 
-  // The `most` keys of query `i` with the largest weights, the largest first, of equal ones the earlier first.
+  // The `most` keys of query `i` with the largest weights, largest first, ties by position.
   function largest(weights, i, most, first = 0) {
     const keys = [], from = start(i);
     for (let j = first; j <= i; ++j) {
@@ -129,7 +129,8 @@ const qkv = globalThis.qkv = {};  // for a console as well
     return keys;
   }
 
-  // The same until each of those left, or all of them, are less than a thousandth: {keys, rest: how much is left, as it is written, '' of nothing}.
+  // The same, until the rest is below a thousandth, each or in total: {keys, rest: the remaining weight as text, '' if
+  // none}.
   function reads(weights, i, most, first = 0) {
     const from = start(i), all = largest(weights, i, most, first), keys = [];
     let left = 0;
@@ -147,7 +148,7 @@ const qkv = globalThis.qkv = {};  // for a console as well
   const scoreBytes = once((at) => inflated(packed.scores[at]));
   const sumBytes = once(() => inflated(packed.sums[0]));
   const groupBytes = once((at) => inflated(packed.vectors[at]));
-  const vectorBits = (layer, head) => data.vectorBits[layer * data.kvHeads + Math.floor(head / share)];  // 0: not held
+  const vectorBits = (layer, head) => data.vectorBits[layer * data.kvHeads + Math.floor(head / share)];  // 0: none
 
   // Row `i` of the scaled scores: {value(j), error(j), all: whether keys after i are known}.
   async function scores(layer, head, i) {
@@ -184,7 +185,7 @@ const qkv = globalThis.qkv = {};  // for a console as well
     };
   }
 
-  // {q, k, v, z}, each with value(t, component) and error(t); null where this file holds none of that head.
+  // {q, k, v, z}, each with value(t, component) and error(t); null if this file has none for that head.
   const vectors = (layer, head) => head + H * layer === last.at ? last.vectors : (last = {at: head + H * layer, vectors: unpacked(layer, head)}).vectors;
   let last = {};
   async function unpacked(layer, head) {
@@ -200,42 +201,42 @@ const qkv = globalThis.qkv = {};  // for a console as well
     }
   }
 
-  // --- how tokens are written ---
+  // --- token labels ---
 
   const visible = (text) => text.replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/ /g, '·');
   const labels = data.labels.map((label, i) => visible(label === 0 ? data.texts[i] : label) || '∅');
   const word = (id) => visible(data.words[id] ?? '#' + id) || '∅';
 
-  // --- what heads do ---
+  // --- head behavior ---
 
   const kinds = [
-    {name: 'Previous token', brief: 'prev.', tag: 'previous', does: 'reads the token just before', help: 'Reads the token before: one below the diagonal.'},
-    {name: 'Induction', brief: 'induct.', tag: 'induction', does: 'reads what came after the same token earlier on', help: 'Reads what came after the same token before.'},
-    {name: 'Duplicate token', brief: 'dupl.', tag: 'duplicate', does: 'reads the same token earlier on', help: 'Reads the same token earlier on.'},
-    {name: 'First token', brief: 'first', tag: 'first', does: 'rests on the first token', help: 'Rests on the first token: a line at the left edge.'},
+    {name: 'Previous token', brief: 'prev.', tag: 'previous', does: 'attends to the previous token', tells: 'Attends to the previous token: just below the diagonal.'},
+    {name: 'Induction', brief: 'induct.', tag: 'induction', does: 'attends to the token after an earlier occurrence of the same token', tells: 'Attends to the token after an earlier occurrence.'},
+    {name: 'Duplicate token', brief: 'dupl.', tag: 'duplicate', does: 'attends to an earlier occurrence of the same token', tells: 'Attends to an earlier occurrence of the same token.'},
+    {name: 'First token', brief: 'first', tag: 'first', does: 'attends to the first token', tells: 'Attends to the first token: a line at the left edge.'},
   ];
-  // [kinds][L * H] mean weights: on random tokens read twice (if the file holds that), and on this text.
-  const order = [0, 3, 2, 1];  // where the file has each kind
+  // [kinds][L * H] mean weights: on repeated random tokens (if stored), and on this text.
+  const order = [0, 3, 2, 1];  // the order of kinds in the file
   const ranked = (scores) => scores.length ? order.map((kind) => scores[kind]) : null;
   const behaviours = {random: ranked(data.headScores), text: ranked(data.textScores)};
 
   Object.assign(qkv, {data, n, L, H, labels, word, start, weights, largest, reads, weightError, scores, vectors, vectorBits, load, kinds,
     behaviours, hasRollout: Boolean(packed.rollout)});
 
-  // --- numbers as people read them ---
+  // --- number formatting ---
 
   const places = (size, error) => {  // decimals
     const exact = error > 0 ? Math.floor(-Math.log10(error)) : 9;
     return Math.max(0, Math.min(size >= 1 ? 3 : size >= 0.001 ? 4 : size > 0 ? 3 - Math.floor(Math.log10(size)) : 4, exact));
   };
-  qkv.figures = (value, error = 0) => {  // as many digits as the error leaves
+  qkv.figures = (value, error = 0) => {  // as many digits as are significant
     if (!Number.isFinite(value)) return value < 0 ? '−∞' : '∞';
     if (value === 0) return '0';
     const size = Math.abs(value), digits = places(size, error);
     const text = size < 0.001 && digits > 4 ? value.toExponential(1) : value.toFixed(digits);
     return +text === 0 ? '0' : text.replace('-', '−');
   };
-  // A share from 0 to 1: what is not quite nothing is not written as 0, and what is not quite all not as 1.
+  // A share from 0 to 1; values near 0 and 1 are not rounded to them.
   qkv.share = (value, error = 0) => {
     if (value === 0 || value === 1) return String(value);
     const text = qkv.figures(value, error), unit = 10 ** -places(value, error);
@@ -244,7 +245,7 @@ const qkv = globalThis.qkv = {};  // for a console as well
   };
   qkv.percent = (value) => value === 0 || value === 1 ? 100 * value + ' %' : value < 0.0005 ? '<0.1 %' : value < 1 && value >= 0.9995 ? '>99.9 %' :
     (100 * value).toFixed(1) + ' %';
-  // The weight of key j for query i, as it is written: the steps at both ends tell nothing from 0, and nothing from 1.
+  // The weight of key j for query i as text; codes at both ends cannot be distinguished from 0 and 1.
   const nothing = '<' + qkv.figures((0.5 / peak) ** power), all = 10 ** Math.max(2, places(0.5, mostError));
   qkv.nearlyAll = '≥' + Math.floor((1 - mostError) * all) / all;
   qkv.weight = (weights, i, j) => {
@@ -253,6 +254,6 @@ const qkv = globalThis.qkv = {};  // for a console as well
     if (w === 0) return nothing;
     return w < 1 ? qkv.share(w, weightError(w)) : qkv.nearlyAll;
   };
-  // The error beside a number, with its size alone.
+  // The error of a number, by its magnitude.
   qkv.plusMinus = (error) => '±' + (error >= 0.1 ? error.toFixed(1) : error.toPrecision(1).replace('e-', 'e−'));
 })();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 
-// One way to draw, on two grounds: a canvas (what moves, and PNG files) and SVG (what is read, and SVG files).
+// One drawing interface with two targets: canvas (animation, PNG files) and SVG (text, SVG files).
 (() => {
   const sans = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK JP", "DejaVu Sans", sans-serif';
   const mono = 'ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", "Noto Sans Mono CJK JP", monospace';
   const font = (o) => `${o.weight || 400} ${o.size || 13}px ${o.mono ? mono : sans}`;
   const measure = document.createElement('canvas').getContext('2d');
 
-  // The text, cut to a width with an ellipsis. Characters are not cut.
+  // The text, truncated to a width with an ellipsis, between characters.
   const fitted = new Map();
   function fit(text, width, o) {
     const key = `${width} ${o.size} ${o.mono} ${o.weight} ${text}`;
@@ -53,7 +53,7 @@
       c.globalAlpha = 1;
     }
 
-    // list: [[x, y, w, h], ...], all of one colour.
+    // list: [[x, y, w, h], ...], all in one color.
     rects(list, o) {
       const c = this.context;
       c.globalAlpha = o.opacity ?? 1;
@@ -62,7 +62,7 @@
       c.globalAlpha = 1;
     }
 
-    // points: [[x, y], ...]; curve: a bend between two points that leaves and arrives level.
+    // points: [[x, y], ...]; curve: an S-curve with horizontal ends.
     path(points, o) {
       const c = this.context;
       c.globalAlpha = o.opacity ?? 1;
@@ -99,7 +99,7 @@
       c.globalAlpha = 1;
     }
 
-    image(picture, x, y, w, h, from) {  // from: [x, y, w, h] of the picture
+    image(picture, x, y, w, h, from) {  // from: [x, y, w, h] in the picture
       this.context.imageSmoothingEnabled = false;
       if (from) this.context.drawImage(picture, ...from, x, y, w, h);
       else this.context.drawImage(picture, x, y, w, h);
@@ -122,14 +122,14 @@
     }
   }
 
-  // Drawn again, a surface keeps the elements it has and changes what is different: most of a view stays as it is.
+  // When redrawn, a surface keeps its elements and changes only differences, since most of a view is unchanged.
   let clips = 0;
   const set = new WeakMap();  // the attributes of each element
   class SvgSurface {
     constructor(width, height) {
       this.root = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
       this.parent = this.root;
-      this.next = null;  // the element that comes next in parent, if it was drawn before
+      this.next = null;  // the next existing element in parent, if any
       this.set(this.root, {width, height, viewBox: `0 0 ${width} ${height}`});
     }
 
@@ -220,7 +220,7 @@
     }
   }
 
-  // A canvas as large as its element, in the pixels of the screen. Returns the surface, cleared.
+  // Sizes a canvas to its element in device pixels. Returns the cleared surface.
   function onCanvas(canvas, width, height) {
     const ratio = window.devicePixelRatio || 1, w = Math.round(width * ratio), h = Math.round(height * ratio);
     if (canvas.width !== w || canvas.height !== h) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 
-// Lines from each token that reads (left) to what it reads (right), for one head or several of a layer. Only the rows in
-// sight are drawn.
+// Lines from each query token (left) to its keys (right), for one or several heads of a layer. Draws only visible rows.
 (() => {
   const {n, H, labels, state, views, find, start} = qkv;
   const plot = find('lines-plot'), tall = plot.querySelector('.tall'), stack = plot.querySelector('.stack');
   const [base, over] = plot.querySelectorAll('canvas');
-  const row = 21, most = 2000, helping = 300, moving = 150;  // lines in sight, those drawn in a frame, those of a strip that is scrolled in
+  const row = 21, most = 2000, helping = 300, moving = 150;  // visible lines, lines per frame, lines of a strip scrolled in
 
   const sources = () => {
     if (state.kind !== 'head') return [{weights: qkv.weights(state.kind, state.layer, state.head), colour: qkv.colours.accent,
@@ -22,8 +21,8 @@
     return {column, a: edge - 8, b: edge + middle + 8, from: edge, to: edge + middle};
   };
 
-  // All lines of what is chosen, the strongest first: made when the choice changes, not when it is scrolled. Sorted by
-  // counting: how strong a line is takes 256 levels.
+  // All lines of the selection, strongest first: built when the selection changes, not on scrolling. Counting sort over
+  // 256 levels of strength.
   const weakest = 8, none = {count: 0};
   let known = {key: '', lines: none};
   function allLines() {
@@ -58,7 +57,7 @@
     known = {key, lines};
     return lines;
   }
-  // Those of one query, or of one key, as [part, i, j, colour].
+  // The lines of one query or key, as [part, i, j, color].
   function linesOf(side, at) {
     const lines = [];
     for (const {weights, tone, colour} of sources()) {
@@ -72,13 +71,13 @@
     return lines.sort((a, b) => b[0] - a[0]);
   }
 
-  // A line one pixel wide is drawn twice as fast as a wider one: width is for the strong.
+  // One-pixel lines draw twice as fast, so only strong lines are wider.
   function drawLine(surface, g, top, part, i, j, colour) {
     surface.path([[g.from, (i + 0.5) * row - top], [g.to, (j + 0.5) * row - top]],
                  {curve: true, stroke: colour, opacity: 0.06 + 0.8 * part, width: Math.max(1, 0.5 + 1.7 * part)});
   }
   function drawStrong(surface, g, top, lines) {
-    for (let at = lines.length; at-- > 0;) {  // the strongest above the others
+    for (let at = lines.length; at-- > 0;) {  // strongest on top
       const [part, i, j, colour] = lines[at];
       surface.path([[g.from, (i + 0.5) * row - top], [g.to, (j + 0.5) * row - top]],
                    {curve: true, stroke: colour, opacity: 0.15 + 0.85 * part, width: 1 + 2 * part});
@@ -101,13 +100,13 @@
     return {top, width: plot.clientWidth, height, first: Math.max(0, Math.floor(top / row)), last: Math.min(n - 1, Math.ceil((top + height) / row))};
   };
 
-  // The lines between rows `first` and `last`, as places in allLines(): at most `bound` of them, the strongest.
+  // The lines between rows `first` and `last`, as indices into allLines(): at most `bound`, the strongest.
   function between(first, last, bound) {
     const {count, i, j} = allLines(), seen = [];
     for (let at = 0; at < count && seen.length < bound; ++at) if (i[at] >= first && j[at] <= last) seen.push(at);
     return seen;
   }
-  // seen[to - 1] ... seen[from]: the strongest above the others
+  // seen[to - 1] ... seen[from]: strongest on top
   function drawLines(context, g, top, seen, from, to) {
     const {part, i, j, source, colours} = allLines(), surface = new qkv.CanvasSurface(context);
     for (let at = Math.min(to, seen.length); at-- > from;) {
@@ -116,9 +115,8 @@
     }
   }
 
-  // While it is scrolled what was drawn is moved, and only the rows that came into sight are drawn. Otherwise the
-  // strongest lines in sight are shown at once, and when nothing changes any more all of them are drawn on another
-  // canvas, some in each frame, which is copied when it is complete.
+  // While scrolling, the drawn image is moved and only newly visible rows are drawn. Otherwise the strongest visible
+  // lines appear at once; when idle, all lines are drawn on a second canvas over several frames, which is then copied.
   let drawn = null, task = null, soon = 0;
   const other = document.createElement('canvas');
   function drawBase(afresh) {
@@ -171,7 +169,7 @@
     });
   }
 
-  // What is pointed at: {side: 'query' or 'key', at}; else the query that was chosen.
+  // The hovered token: {side: 'query' or 'key', at}; otherwise the selected query.
   const pointed = () => state.lineAt || {side: 'query', at: state.query};
 
   function drawOver() {
@@ -185,7 +183,7 @@
     });
     drawStrong(surface, g, top, seen);
     surface.rect(query ? g.a - g.column + 30 : g.b - 5, at * row - top + 1, g.column - 26, row - 2, {stroke: colours.mark, width: 1.5, radius: 4});
-    const told = new Set();  // a token that several heads read stands as its strongest line says
+    const told = new Set();  // a token attended to by several heads takes the style of its strongest line
     for (const [part, i, j] of lines) {
       const other = query ? j : i;
       if (told.has(other)) continue;
@@ -225,10 +223,10 @@
       const clear = cells.filter(([w], place) => place < count && (!place || w >= 0.001));
       clear.forEach(([, i], place) => parts.push(place ? ', ' : '', qkv.named(i), ' ' + qkv.weight(weights, i, at)));
     }
-    box.replaceChildren(qkv.named(at), side === 'query' ? ' reads ' : ' is read by ', ...parts);
+    box.replaceChildren(qkv.named(at), side === 'query' ? ' attends to ' : ' gets attention from ', ...parts);
   }
 
-  // A button a head, made once.
+  // One button per head, created once.
   const box = find('head-chips'), button = (text, does) => {
     const made = box.appendChild(document.createElement('button'));
     made.type = 'button';
@@ -248,7 +246,7 @@
       made.setAttribute('aria-pressed', String(state.heads.has(h)));
       made.style.setProperty('--colour', state.heads.size === 1 ? qkv.colours.accent : qkv.colours.heads[h]);
     });
-    all.textContent = state.heads.size === H ? 'this head alone' : 'all heads';
+    all.textContent = state.heads.size === H ? 'only this head' : 'all heads';
   }
 
   let scrolling = 0;
@@ -282,7 +280,7 @@
     const y = state.query * row;
     if (y < plot.scrollTop || y + row > plot.scrollTop + plot.clientHeight) plot.scrollTop = y - Math.floor(plot.clientHeight / row / 2) * row;
   }
-  // As many whole rows as the window has room for.
+  // As many whole rows as fit in the window.
   function layout() {
     const room = Math.floor((innerHeight - plot.getBoundingClientRect().top - scrollY - 12) / row);
     plot.style.height = Math.max(1, Math.min(n, Math.max(8, Math.min(30, room)))) * row + 1 + 'px';
@@ -303,7 +301,7 @@
       if (touched(['heads', 'kind', 'layer', 'head'])) chips();
       if (touched(['query']) && !state.lineAt) reveal();
       find('lines-title').textContent = state.kind === 'head' && state.heads.size !== 1 ?
-        `Layer ${state.layer}, ${state.heads.size} heads` : `Who reads whom: ${qkv.sourceName()}`;
+        `Layer ${state.layer}, ${state.heads.size} heads` : `Attention: ${qkv.sourceName()}`;
       const afresh = touched(['view', 'size', 'theme', 'heads', 'kind', 'layer', 'head', 'log', 'hideFirst', 'ownScale', 'matches']);
       if (afresh || touched(['scrolled', 'settled'])) drawBase(afresh);
       drawOver();

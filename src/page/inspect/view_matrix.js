@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 
-// One head's weights, or a mean or the rollout, as a matrix: each row is a query token.
+// The weights of one head, a mean or the rollout as a matrix: rows are queries, columns are keys.
 (() => {
   const {n, labels, state, views, find, start} = qkv;
   const plot = find('matrix-plot'), [base, over] = plot.querySelectorAll('canvas');
   const right = 8, below = 6;
   const view = find('view-matrix'), alone = matchMedia('(max-width: 980px)');
-  let left = 104, above = 72;  // where the names of the rows and columns go
-  let picture = null, side = 0, zoom = 1, x0 = 0, y0 = 0, moving = null;  // x0, y0: the cell at the corner
+  let left = 104, above = 72;  // space for row and column labels
+  let picture = null, side = 0, zoom = 1, x0 = 0, y0 = 0, moving = null;  // x0, y0: top left cell
 
   const span = () => n / zoom, cell = () => side / span();
 
-  // Names in full, up to 26 letters or so.
+  // Full labels, up to about 26 letters.
   function measureNames() {
     const longest = Math.max(...labels.map((label, i) => qkv.textWidth(`${i} ${label}`, {size: 11})));
     left = Math.ceil(Math.min(alone.matches ? 104 : 170, Math.max(60, longest + 14)));
@@ -22,7 +22,7 @@
   function layout() {
     measureNames();
     const padding = 34, room = view.clientWidth - padding - (alone.matches ? 0 : 314);
-    const low = innerHeight - plot.getBoundingClientRect().top - scrollY - above - below - 10;  // the whole of it in the window
+    const low = innerHeight - plot.getBoundingClientRect().top - scrollY - above - below - 10;  // fits in the window
     side = Math.max(160, Math.min(room - left - right, 720, alone.matches ? 720 : Math.max(low, 240)));
     view.style.setProperty('--matrix', Math.min(room, Math.max(586, left + side + right)) + padding + 'px');
     plot.style.height = base.style.height = over.style.height = above + side + below + 'px';
@@ -34,7 +34,7 @@
     y0 = qkv.clamp(y0, n - span());
   }
 
-  // About the cell that is pointed at or chosen, or the one that the row reads most.
+  // The hovered or selected cell, or the largest weight of the row.
   function zoomTo(to, x = (state.cellAt || [0, state.key ?? qkv.largest(current(), state.query, 1)[0]])[1], y = state.cellAt ? state.cellAt[0] : state.query) {
     const next = Math.max(1, Math.min(to, Math.max(1, n / 6))), fx = (x + 0.5 - x0) / span(), fy = (y + 0.5 - y0) / span();
     zoom = next;
@@ -44,7 +44,7 @@
     qkv.change({zoomed: `${zoom} ${x0} ${y0}`});
   }
 
-  // Names of the rows and columns: every one where there is room, else every few.
+  // Row and column labels: all if they fit, otherwise every n-th.
   function drawNames(surface, size, from, to, corner) {
     const {colours} = qkv, every = [1, 2, 5, 10, 20, 50, 100, 200, 500].find((e) => e * size >= 13) || 1000;
     for (let i = Math.ceil(from / every) * every; i < to; i += every) {
@@ -62,7 +62,7 @@
     surface.clipped(left, above, side, side, () => {
       surface.image(picture, left - x0 * size, above - y0 * size, n * size, n * size);
       const first = Math.max(0, Math.floor(y0)), last = Math.min(n - 1, Math.ceil(y0 + span()));
-      const masked = Array.from({length: Math.max(0, last - first + 1)}, (_, at) => first + at);  // keys that lie ahead
+      const masked = Array.from({length: Math.max(0, last - first + 1)}, (_, at) => first + at);  // future keys
       surface.rects(masked.map((i) => [left + (i + 1 - x0) * size, above + (i - y0) * size - 0.6, Math.max(0, n - i - 1) * size, size + 0.6]), {fill: colours.page});
       if (size >= 6 && span() <= 64) grid(surface, size);
     });
@@ -72,7 +72,7 @@
 
   function grid(surface, size) {
     const {colours} = qkv;
-    for (let i = Math.floor(Math.min(x0, y0)); i <= Math.min(n, Math.max(x0, y0) + span()); ++i) {  // no further than what is not masked
+    for (let i = Math.floor(Math.min(x0, y0)); i <= Math.min(n, Math.max(x0, y0) + span()); ++i) {  // only the part that is not masked
       const x = left + (i - x0) * size, y = above + (i - y0) * size, line = {stroke: colours.edge, opacity: 0.8, width: 0.7};
       surface.path([[left - x0 * size, y], [Math.min(x + size, left + (n - x0) * size), y]], line);
       surface.path([[x, Math.max(y - size, above - y0 * size)], [x, above + (n - y0) * size]], line);
@@ -89,7 +89,7 @@
     }
   }
 
-  // As a cell has room for: not 0 for what is there, not 1 for what is not all.
+  // As short as a cell requires; values near 0 and 1 are not rounded to them.
   const brief = (w, digits) => w < 0.5 * 10 ** -digits ? '<.' + '1'.padStart(digits, '0') : w >= 1 - 0.5 * 10 ** -digits ? '>.' + '9'.repeat(digits) : w.toFixed(digits);
 
   const current = () => qkv.weights(state.kind, state.layer, state.head);
@@ -109,14 +109,14 @@
     says(i, j);
   }
 
-  // The panel next to the matrix: created once, filled in for each cell.
+  // The side panel: created once, updated for each cell.
   const element = (name, parent, properties = {}) => parent.appendChild(Object.assign(document.createElement(name), properties));
   const box = find('matrix-says'), big = element('p', box, {className: 'big', id: 'matrix-value'});
   const value = big.appendChild(document.createTextNode('')), small = element('small', big), list = element('dl', box), told = {};
-  for (const name of ['reads', 'is read', 'rank', 'entropy of the row', 'on the first token']) {
+  for (const name of ['query', 'key', 'rank', 'row entropy', 'weight on first token']) {
     told[name] = [element('dt', list, {textContent: name}), element('dd', list)];
   }
-  element('h3', box, {textContent: 'The row reads most'});
+  element('h3', box, {textContent: 'Top keys of the row'});
   const bars = element('div', box, {className: 'bars'});
   const rows = Array.from({length: Math.min(10, n)}, () => {
     const div = element('div', bars);
@@ -142,13 +142,13 @@
     }
     const ahead = j !== null && j > i, known = j !== null && !ahead;
     put(value, known ? shown(j) : ahead ? '0' : '');
-    put(small, known ? ' ' + qkv.plusMinus(qkv.weightError(weight(j))) : ahead ? ' masked: the key lies ahead' : 'point at a cell');
+    put(small, known ? ' ' + qkv.plusMinus(qkv.weightError(weight(j))) : ahead ? ' masked: future key' : 'hover over a cell');
     small.className = known ? 'error' : '';
-    tell('reads', `${i} ${labels[i]}`);
-    tell('is read', j === null ? null : `${j} ${labels[j]}`);
+    tell('query', `${i} ${labels[i]}`);
+    tell('key', j === null ? null : `${j} ${labels[j]}`);
     tell('rank', known ? `${rank} of ${i + 1}` : null);
-    tell('entropy of the row', entropy.toFixed(2) + ' nats');
-    tell('on the first token', shown(0));
+    tell('row entropy', entropy.toFixed(2) + ' nats');
+    tell('weight on first token', shown(0));
     const {keys: most, rest} = qkv.reads(weights, i, rows.length, state.hideFirst ? 1 : 0);
     others.hidden = !rest;
     put(othersNumber, rest);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 
-// All heads as small maps, layers downwards, and beside them the heads that behave in ways that have a name.
+// All heads as small maps, layers from top to bottom, next to the ranking of head behaviors.
 (() => {
   const {n, L, H, state, views, find, kinds, start} = qkv, {habit} = qkv.heads;
   const plot = find('model-plot'), [base, over] = plot.querySelectorAll('canvas');
   const left = 58, above = 20;
   let maps = [], pending = [], cell = 0, gap = 6, width = 0, slicing = false;
 
-  // A head's weights as a picture of at most `size` pixels a side, each pixel the largest weight below it.
+  // A head's weights as an image of at most `size` pixels per side; each pixel is the largest weight it covers.
   function picture(weights, tone, size) {
     const side = Math.min(n, size), made = document.createElement('canvas'), words = qkv.colours.weightWords;
     made.width = made.height = side;
@@ -28,8 +28,8 @@
   }
   qkv.picture = picture;
 
-  // As large as the width allows, and no larger than all of them fit into the window, unless that were too small to see;
-  // what is left of the width is for what the heads do.
+  // As large as the width allows and all maps fit in the window, with a minimum size; the remaining width is for the
+  // ranking.
   const alone = matchMedia('(max-width: 980px)'), view = find('view-model'), padding = 34;
   function layout() {
     const room = view.clientWidth - padding - (alone.matches ? 0 : 424), below = innerHeight - 62 - above - plot.getBoundingClientRect().top - scrollY;
@@ -48,7 +48,7 @@
     const {colours} = qkv;
     if (maps[at]) surface.image(maps[at], x, y, cell, cell);
     surface.rect(x - 0.5, y - 0.5, cell + 1, cell + 1, {stroke: colours.edge, radius: 3});
-    const most = habit(at);  // what a head mostly does is shown in the masked corner
+    const most = habit(at);  // the badge is in the masked corner
     if (most?.best) badge(surface, x + cell - 2, y + 2, most);
     else if (most && cell >= 60) {
       const o = {size: 10, align: 'right', fill: colours.soft};
@@ -56,7 +56,7 @@
       surface.text(x + cell - 4, y + 26, qkv.percent(most.score), o);
     }
   }
-  // The best head of a kind: its name on a ground of its own; where there is no room for that, a letter.
+  // The best head of a kind: its name on a filled badge, or a letter if space is short.
   function badge(surface, right, top, {kind, score}) {
     const {colours} = qkv, o = {size: cell < 60 ? 9 : 10.5, weight: 700};
     const text = cell < 44 ? kind.name[0] : kind.brief, wide = qkv.textWidth(text, o) + 7, tall = cell < 60 ? 12 : 15;
@@ -76,7 +76,7 @@
     }
   }
 
-  // Maps are redrawn a few at a time, so that a frame is never late.
+  // Maps are rebuilt a few per frame, to keep the frame rate.
   function slice() {
     slicing = false;
     if (state.view !== 'model') return;
@@ -146,7 +146,7 @@
         for (let at = 0; at < L * H; ++at) drawMap(surface, at);
         if (stale) renew();
         this.settings = this.key();
-        const top = state.ownScale ? 'of its head’s largest (row 0 aside)' : 'weight, the same for all heads';
+        const top = state.ownScale ? 'relative to the head’s largest weight (without row 0)' : 'weight, same scale for all heads';
         qkv.legend('model-legend', 1, top);
       }
       pointed();
@@ -160,7 +160,7 @@
         drawMap(surface, at);
       }
     }}),
-    // Every weight of every head would be hundreds of megabytes of text: the numbers of this view are the heads' means.
+    // All weights of all heads would be hundreds of megabytes of text, so this view exports the means of the heads.
     csv() {
       const {random, text} = qkv.behaviours, on = [...(random ? [['random_tokens', random]] : []), ['this_text', text]];
       const rows = [['layer', 'head', ...on.flatMap(([name]) => kinds.map((kind) => `${kind.tag}_${name}`)), 'mean_entropy']];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 
-// What comes next after a position: the model's probabilities, and what each layer would have said (the logit lens).
+// The next token at a position: the model's probabilities, and the prediction from each layer (logit lens).
 (() => {
   const {data, n, L, labels, word, state, views, find, share} = qkv;
   const top = data.lensTop, stages = data.lens, plot = find('next-plot'), above = find('next-now'), canvas = plot.querySelector('canvas'), row = 30;
@@ -9,7 +9,7 @@
 
   const nth = (s, t, at) => ({id: stages[s].ids[t * top + at], p: stages[s].probs[t * top + at]});
   const best = (s, t) => Array.from({length: top}, (_, at) => nth(s, t, at));
-  // A token's probability at a stage: null where the stage does not name it.
+  // A token's probability at a stage; null if it is not stored.
   function probability(s, t, id) {
     const at = best(s, t).find((one) => one.id === id);
     if (at) return at.p;
@@ -18,7 +18,7 @@
     return null;
   }
 
-  // The model's last word, as bars.
+  // The model's output, as bars.
   function drawBest(surface, x, y, width, t) {
     const {colours} = qkv, follows = t + 1 < n ? data.ids[t + 1] : null;
     surface.text(x, y + 14, `After “${labels[t]}” (${t})`, {size: 14, weight: 650, fill: colours.ink, max: width});
@@ -29,15 +29,15 @@
       surface.text(x + width, top_ + 14, share(p, 0.00005), {size: 12, mono: true, align: 'right', fill: colours.ink, name: 'next-prob-' + at});
     });
     const end = y + 40 + top * 26;
-    const says = follows === null ? 'The text ends here.' : `Actual next token “${labels[t + 1]}”: ${share(stages[L].next[t], 0.00005)}`;
+    const says = follows === null ? 'End of the text.' : `Actual next token “${labels[t + 1]}”: ${share(stages[L].next[t], 0.00005)}`;
     surface.text(x, end + 10, says, {size: 13, fill: colours.ink, max: width, name: 'next-follows'});
     surface.text(x, end + 30, `entropy ${stages[L].entropy[t].toFixed(2)} nats`, {size: 12, fill: colours.soft});
   }
 
-  // Probabilities over the layers, as lines: the last stage's best tokens and the one that follows.
+  // Probabilities over the layers, as lines: the top tokens of the last stage and the actual next token.
   function drawLines(surface, x, y, width, height, t) {
     const {colours} = qkv, names = narrow(width) ? 96 : 186, at = (s) => x + 34 + (width - 34 - names) * s / L, up = (p) => y + height - 22 - (height - 62) * p;
-    surface.text(x, y + 14, 'Layer by layer', {size: 14, weight: 650, fill: colours.ink});
+    surface.text(x, y + 14, 'By layer', {size: 14, weight: 650, fill: colours.ink});
     for (const p of [0, 0.25, 0.5, 0.75, 1]) {
       surface.path([[at(0), up(p)], [at(L), up(p)]], {stroke: p ? colours.faint : colours.edge});
       surface.text(x + 26, up(p) + 4, String(p), {size: 11, fill: colours.soft, align: 'right'});
@@ -76,10 +76,10 @@
     }
   }
 
-  // Each layer's best token at the positions around t; the last layer above.
+  // The top token of each layer at the positions around t; last layer first.
   function drawTable(surface, x, y, width, t, before) {
     const {colours} = qkv, count = Math.min(n, Math.max(3, Math.floor((width - 84) / (narrow(width) ? 84 : 104)))), each = (width - 84) / count;
-    const inside = before && t >= before.first && t < before.first + before.count && before.count === count;  // the columns stay
+    const inside = before && t >= before.first && t < before.first + before.count && before.count === count;  // keeps the columns
     const first = inside ? before.first : qkv.clamp(t - Math.floor(count / 2), n - count);
     surface.text(x, y + 14, 'Top prediction per layer', {size: 14, weight: 650, fill: colours.ink, max: width});
     for (let at = 0; at < count; ++at) drawColumn(surface, x + 84 + at * each, y + 40, each, first + at, first + at === t);
@@ -88,7 +88,7 @@
   }
 
   const tall = () => Math.max(230, 90 + top * 26), narrow = (width) => width < 560;
-  const aboveTable = (width) => narrow(width) ? 2 * tall() : tall();  // the bars and the lines, next to each other or stacked
+  const aboveTable = (width) => narrow(width) ? 2 * tall() : tall();  // bars and lines, in a row or stacked
   const low = 60 + (L + 1) * row, height = () => tall() + 26 + low;
   let kept = null, wide = 640, table = null;
   function drawNow(surface, width) {
@@ -102,7 +102,7 @@
     }
   }
 
-  // The table again, as one that can be read aloud and copied: filled when it is open and the choice has come to rest.
+  // The same table in HTML, for screen readers and copying: filled when it is open and the selection is stable.
   const details = find('next-details'), made = find('next-table');
   const element = (name, parent, text, properties = {}) => parent.appendChild(Object.assign(document.createElement(name), {textContent: text}, properties));
   let resting = 0;
@@ -111,7 +111,7 @@
     if (!details.open || !table) return;
     const places = Array.from({length: table.count}, (_, at) => table.first + at), mark = (cell, t) => cell.classList.toggle('here', t === state.query);
     made.replaceChildren();
-    element('caption', made, 'Top prediction per layer after each token, and its probability; the last layer is the model’s answer.');
+    element('caption', made, 'Top prediction per layer after each token, and its probability; the last layer is the model’s output.');
     const head = element('tr', element('thead', made, ''), ''), body = element('tbody', made, '');
     element('td', head, '');
     for (const t of places) mark(element('th', head, `${t} ${labels[t]}`, {scope: 'col'}), t);
@@ -144,9 +144,9 @@
 
   views.next = {
     update(now) {
-      find('next-title').textContent = 'The next token';
+      find('next-title').textContent = 'Next token';
       if (!stages.length) {
-        plot.textContent = 'This file was made without the logit lens.';
+        plot.textContent = 'This file has no logit lens.';
         details.hidden = true;
         return;
       }
@@ -157,7 +157,7 @@
       canvas.style.width = wide + 'px';
       canvas.style.height = low + 'px';
       table = drawTable(qkv.onCanvas(canvas, wide, low), 0, 0, wide, state.query, table);
-      qkv.legend('next-legend', 1, 'probability of that token', false);
+      qkv.legend('next-legend', 1, 'probability of the token', false);
       tellTable();
     },
     name: () => `token ${state.query} next`,

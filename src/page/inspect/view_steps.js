@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 
-// One query of one head, step by step, in the order in which attention is computed: q, the keys, their products, the
-// scale, the mask, softmax, the weighted sum of the values. Every number is the pass's own.
+// One query of one head in the order of computation: q, keys, scores, scale, mask, softmax, weighted sum of the values.
+// All numbers come from the forward pass.
 (() => {
   const {data, n, H, labels, state, views, find, start, figures, plusMinus} = qkv;
   const row = 20, root = Math.sqrt(data.dk);
   const plot = find('steps-rows'), strips = plot.querySelectorAll('canvas'), surfaces = new Map();
   const heldHeads = Array.from({length: qkv.L * H}, (_, at) => [Math.floor(at / H), at % H]).filter(([l, h]) => qkv.vectorBits(l, h)).map((at) => at.join('.'));
-  let shown = null, asked = 0, wide = 0, seen = 420;  // the width of the view, the height of the rows in sight
+  let shown = null, asked = 0, wide = 0, seen = 420;  // width of the view, height of the visible rows
 
-  // The columns of the table of keys, as wide as there is room for. The four numbers of a key are one line of text: a
-  // browser lays it out as fast as one of them.
+  // The columns of the key table, as wide as possible. The four numbers of a key are one line of text, since a browser
+  // lays out a line as fast as a single number.
   const figure = {size: 11.5, mono: true}, letters = {score: 15, scaled: 17, masked: 15, weight: 25};
   function columns(width) {
     const letter = qkv.textWidth('0', figure), numbers = 72 * letter + 14, strip = Math.max(70, Math.min(320, (width - 132 - numbers + 14) / 2)), list = {};
@@ -24,14 +24,14 @@
     return {...list, width: x - 14};
   }
 
-  // --- a vector as bars and numbers, a text a line of 16: the browser lays out a line as fast as a number ---
+  // --- a vector as bars and numbers, one text per line of 16: fast to lay out ---
 
   const perLine = 16, digits = {size: 11, mono: true};
   const vectorHeight = (count) => 74 + 15 * Math.ceil(count / perLine);
   function drawVector(surface, y, width, count, value, error, name) {
     const {colours} = qkv, letter = qkv.textWidth('0', digits), letters = Math.min(11, Math.floor((width - 40) / perLine / letter));
     const few = count <= perLine, wide = letters * letter, middle = y + 33;
-    const each = few ? wide : width / count, x = few ? 34 : 0;  // few bars stand above their numbers
+    const each = few ? wide : width / count, x = few ? 34 : 0;  // few bars are placed above their numbers
     let most = 0;
     for (let c = 0; c < count; ++c) most = Math.max(most, Math.abs(value(c)));
     surface.path([[x, middle], [x + each * count, middle]], {stroke: colours.edge});
@@ -66,8 +66,8 @@
     query: {
       height: () => 40 + (shown.vectors ? vectorHeight(data.dk) : 0),
       draw(surface, y, width) {
-        title(surface, y + 14, '1', `The query of ${quoted(shown.i)}: what does it look for?`,
-              `q = x · W_Q${data.rotary ? ', rotated by position (RoPE)' : ''}`, `Q [${n}, ${data.dk}]  row ${shown.i}: q [${data.dk}]`, width);
+        title(surface, y + 14, '1', `Query of ${quoted(shown.i)}`,
+              `q = x · W_Q${data.rotary ? ', with RoPE' : ''}`, `Q [${n}, ${data.dk}]  row ${shown.i}: q [${data.dk}]`, width);
         if (!shown.vectors) return;
         const {q} = shown.vectors;
         drawVector(surface, y + 40, width, data.dk, (c) => q.value(shown.i, c), q.error(shown.i), 'q');
@@ -87,8 +87,8 @@
           surface.text(x, y + 35, formula, {size: 11, mono: true, fill: colours.ink, max: w + 12});
           surface.text(x, y + 52, shape, {size: 11, mono: true, fill: colours.soft, max: w + 12});
         };
-        put('key', '', 'token', 'read by q?', `j = 0 … ${n - 1}`);
-        const held = (width_) => shown.vectors ? `[${n}, ${width_}]` : 'not in this file';
+        put('key', '', 'token', 'key', `j = 0 … ${n - 1}`);
+        const held = (width_) => shown.vectors ? `[${n}, ${width_}]` : 'not stored';
         put('k', '2', 'keys', 'K = x · W_K', held(data.dk));
         put('score', '3', 'scores', 'q · kᵀ', `[1, ${n}]`);
         put('scaled', '4', 'scaled', `÷ √${data.dk} = ${+root.toFixed(3)}`, `[1, ${n}]`);
@@ -102,20 +102,20 @@
     sum: {
       height: () => 70 + (shown.vectors ? vectorHeight(data.dv) : 0),
       draw(surface, y, width) {
-        title(surface, y + 14, '8', 'The weighted sum of the values: the head’s output', 'z = Σ weight · v', `[1, ${n}] · [${n}, ${data.dv}] = z [${data.dv}]`, width);
+        title(surface, y + 14, '8', 'Weighted sum of the values: the head’s output', 'z = Σ weight · v', `[1, ${n}] · [${n}, ${data.dv}] = z [${data.dv}]`, width);
         let at = y + 40;
         if (shown.vectors) {
           const {z} = shown.vectors;
           drawVector(surface, at, width, data.dv, (c) => z.value(shown.i, c), z.error(shown.i), 'z');
           at += vectorHeight(data.dv);
         }
-        surface.text(0, at + 18, `Then the ${H} heads are concatenated, [${n}, ${H} × ${data.dv} = ${H * data.dv}], and W_O projects them back to the residual stream.`,
+        surface.text(0, at + 18, `Then the ${H} heads are concatenated, [${n}, ${H} × ${data.dv} = ${H * data.dv}], multiplied by W_O and added to the residual stream.`,
                      {size: 12, fill: qkv.colours.soft});
       },
     },
   };
 
-  // All rows of k (or v) as one picture: a line a key, a pixel a component.
+  // All rows of k (or v) as one image: one line per key, one pixel per component.
   function picture(rows, keys, made = document.createElement('canvas')) {
     made.width = rows.width;
     made.height = n;
@@ -128,8 +128,7 @@
     return made;
   }
 
-  // Keys: each one's token, what the query makes of it, and how much of its value is taken. Bars and rules of all rows
-  // are a few paths.
+  // The keys: token, score and weight. The bars and rules of all rows are a few paths.
   function drawLines(surface, y, width, lines) {
     const {colours} = qkv, {i, scores, weights, keys, most} = shown, c = columns(width), at = (line) => y + line * row;
     const bars = {negative: [], positive: [], 'negative ahead': [], 'positive ahead': [], weight: []}, told = [];
@@ -164,8 +163,8 @@
     surface.path([[0, y + n * row + 0.5], [width, y + n * row + 0.5]], {stroke: qkv.colours.edge});
   }
 
-  // On the page only the rows in sight are drawn, each in a place of its own that later rows take over; the keys and the
-  // values are two pictures below.
+  // On the page only visible rows are drawn, in slots that are reused on scrolling; keys and values are two images
+  // below.
   function placeRows(top = plot.scrollTop) {
     if (!shown) return;
     const {width, keys, vectors, layer, head} = shown, c = columns(width), most = Math.min(n, Math.ceil(seen / row) + 5);
@@ -200,14 +199,14 @@
     svgOf(id, width, part.height(), (surface) => part.draw(surface, 0, width));
   }
 
-  // The numbers of one key and its value, below the table.
+  // The components of one key and its value, below the table.
   function drawKey() {
     const box = find('steps-key'), says = find('steps-says');
     if (!shown) return;
     const j = state.key ?? shown.order[0], w = j > shown.i ? 0 : shown.weights[start(shown.i) + j];
     const s = j <= shown.i || shown.scores.all ? shown.scores.value(j) : NaN;
     says.replaceChildren('key ', qkv.named(j), Number.isFinite(s) ? `: score ${figures(s * root, shown.scores.error(j) * root)}, scaled ${figures(s, shown.scores.error(j))} (${plusMinus(Math.min(99, shown.scores.error(j)))})` : '',
-                         j > shown.i ? ', masked: in the future' : `, weight ${qkv.weight(shown.weights, shown.i, j)} (${plusMinus(qkv.weightError(w))}). A click, or up and down in the table, chooses another key.`);
+                         j > shown.i ? ', masked (future key)' : `, weight ${qkv.weight(shown.weights, shown.i, j)} (${plusMinus(qkv.weightError(w))}). Click, or use up and down in the table, to select another key.`);
     box.hidden = !shown.vectors;
     if (!shown.vectors) return;
     const {width} = shown, {k, v} = shown.vectors, tall = 34 + vectorHeight(data.dk), {colours} = qkv;
@@ -219,7 +218,7 @@
     });
   }
 
-  // The row that stands first: above the query's own row what it reads, or, where that is far away, the key it reads most.
+  // The first visible row: keys just above the query's own row, or the top key if it is far away.
   let placed = '';
   function topRow(i) {
     const rows = Math.round(seen / row), most = shown.order[0], own = qkv.clamp(i + 2 - rows, Math.max(0, n - rows));
@@ -236,7 +235,7 @@
     let most = 1e-9;
     for (let j = 0; j < n; ++j) if (j <= i || scores.all) most = Math.max(most, Math.abs(scores.value(j)));
     const layout = !wide;
-    if (layout) {  // on a narrow screen the steps scroll sideways
+    if (layout) {  // on a narrow screen the steps scroll horizontally
       const outer = find('steps-wide');
       plot.style.width = '';
       wide = Math.max(900, plot.clientWidth);
@@ -245,18 +244,18 @@
     }
     const choice = `${layer} ${head} ${i} ${state.sorted}`, width = wide;
     shown = {i, layer, head, scores, vectors, weights, order, keys: state.sorted ? order : all, most, width};
-    find('steps-title').textContent = `Layer ${layer}, head ${head}: how ${quoted(i)} (${i}) reads, step by step`;
+    find('steps-title').textContent = `Layer ${layer}, head ${head}: query ${quoted(i)} (${i}), step by step`;
     const missing = find('steps-missing');
     missing.hidden = Boolean(vectors);
     if (!vectors) {
-      missing.textContent = `The vectors q, k, v and z of ${heldHeads.length} of ${qkv.L * H} heads fit into this file, and layer ${layer} head ${head} is none of them: ` +
-        'its scores and weights are here, its vectors are not. ' + (heldHeads.length ? `It holds those of (layer.head) ${heldHeads.join(', ')}. ` : '') +
-        `For this one: qkv inspect … --html OUT.html --layer ${layer} --head ${head}. A shorter text (--tokens) leaves room for all.`;
+      missing.textContent = `Only ${heldHeads.length} of ${qkv.L * H} heads have q, k, v and z in this file; layer ${layer} head ${head} has only ` +
+        'scores and weights. ' + (heldHeads.length ? `Stored vectors (layer.head): ${heldHeads.join(', ')}. ` : '') +
+        `To include this head: qkv inspect … --html OUT.html --layer ${layer} --head ${head}. With a shorter text (--tokens) all heads fit.`;
     }
     place('steps-query', parts.query, width);
     place('steps-head', parts.head, width);
     place('steps-sum', parts.sum, width);
-    if (layout) {  // as many whole rows as the window has room for, with the line below them
+    if (layout) {  // as many whole rows as fit in the window, with the line below them
       const room = Math.floor((innerHeight - plot.getBoundingClientRect().top - scrollY - 36) / row);
       seen = Math.min(n, Math.max(8, Math.min(21, room))) * row;
       plot.style.maxHeight = seen + 1 + 'px';
