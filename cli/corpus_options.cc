@@ -24,7 +24,7 @@ void stop_if_interrupted() {
 
 Tokenizer learn(const Corpus& corpus, std::int64_t size) {
   Progress reading("counting pieces", 0, true), learning("training BPE", 0, true);
-  LearnProgress progress;
+  BpeProgress progress;
   progress.on_text = [&](std::int64_t done, std::int64_t total) {
     stop_if_interrupted();
     reading.update(static_cast<double>(done), static_cast<double>(total));

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kCell = 2;          // columns of a cell
 constexpr std::size_t kLabel = 14;        // columns of a label
-constexpr std::int64_t kMostLines = 128;  // one per query
+constexpr std::int64_t kMaxLines = 128;  // one per query
 
 const char* variable(const char* name) {
   const char* value = std::getenv(name);

@@ -195,7 +195,7 @@ std::string text_of(const Json& facts) {
   text += fmt::format("parameters\n  {:>15}  total\n  {:>15}  excluding embeddings\n  {:>15}  in matmuls\n",
                       count("parameters"), count("parameters_without_embeddings"), count("matrix_parameters"));
   text += fmt::format("memory in f32\n  {:>15}  weights\n  {:>15}  gradients\n  {:>15}  AdamW moments\n",
-                      size_text(memory["weights"]), size_text(memory["gradients"]), size_text(memory["optimiser"]));
+                      size_text(memory["weights"]), size_text(memory["gradients"]), size_text(memory["optimizer"]));
   text += fmt::format("  {:>15}  KV cache of {} tokens\n", size_text(memory["kv_cache"]),
                       facts["config"]["ctx_len"].dump());
   text += fmt::format("FLOPs per token, context {}\n  {:>11.1f} MFLOP  forward\n  {:>11.1f} MFLOP  training\n",

@@ -70,8 +70,8 @@ qkv::DType compute_dtype_of(const TrainSettings& settings, std::string_view devi
 
 // Wider models need a smaller learning rate, and pretrained models a still smaller one.
 double usual_learning_rate(const qkv::ModelConfig& model, bool learnt) {
-  constexpr double kTimesWidth = 0.384, kMost = 4e-3;  // 2e-3 at d_model 192, 5e-4 at 768
-  return std::min(kTimesWidth / static_cast<double>(model.d_model), kMost) / (learnt ? 5 : 1);
+  constexpr double kTimesWidth = 0.384, kMax = 4e-3;  // 2e-3 at d_model 192, 5e-4 at 768
+  return std::min(kTimesWidth / static_cast<double>(model.d_model), kMax) / (learnt ? 5 : 1);
 }
 
 // Without a final norm, a random model overshoots if early steps are large: the layers encode token frequencies in a
@@ -353,7 +353,7 @@ class Reporter {
       shown += c == '\n' ? "\n  | " : control ? "?" : std::string(1, c);
     }
     line(shown);
-    if (const double share = qkv::repetition(text); share >= qkv::kRunsInCircles) {
+    if (const double share = qkv::repetition(text); share >= qkv::kRepetitionThreshold) {
       line(fmt::format("warning: the sample after step {} is repetitive: {:.0f} % repeats earlier text", step,
                        100 * share));
     }

@@ -13,7 +13,7 @@ namespace qkv::cli {
 
 struct TrainProfile {
   ModelProfile model;  // seconds, summed over all steps
-  double optimiser = 0, data = 0, seconds = 0;
+  double optimizer = 0, data = 0, seconds = 0;
   std::int64_t steps = 0, tokens = 0;
 
   void add(const StepReport& report);

@@ -30,7 +30,7 @@ std::vector<std::uint8_t> deflated(std::span<const std::uint8_t> bytes, Deflate 
   Stream stream(how == Deflate::repeats ? Z_DEFAULT_STRATEGY : Z_HUFFMAN_ONLY);
   std::vector<std::uint8_t> out;
   std::vector<std::uint8_t> part(std::size_t{1} << 16);
-  constexpr std::size_t kMost = std::numeric_limits<uInt>::max() / 2;  // zlib's limit per call
+  constexpr std::size_t kMax = std::numeric_limits<uInt>::max() / 2;  // zlib's limit per call
   int state = Z_OK;
   while (state != Z_STREAM_END) {
     if (stream.avail_in == 0 && !bytes.empty()) {
