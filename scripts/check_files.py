@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks licence line, length and folder name of every file in the repository. Prints one line per fault and exits 1
-if there is any. --self-test checks that each fault is detected."""
+"""Checks every file of the repository: licence line, length, names of folders, wording. Prints one line per fault and exits 1
+if there is one. --self-test shows that each fault is caught."""
 import pathlib
 import re
 import subprocess
@@ -24,7 +24,7 @@ LICENCE = "SPDX-License-Identifier: Apache-2.0"
 
 
 def listed(root):
-    """Tracked and untracked files that git does not ignore; without git, all files."""
+    """Paths that git knows or would add; without git, all."""
     try:
         out = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root,
                              capture_output=True, check=True).stdout
@@ -39,14 +39,20 @@ def faults(root):
     for path in listed(root):
         for part in path.parts[:-1] + (path.stem,):
             if part.lower() in NAMES_THAT_SAY_NOTHING:
-                yield f"{path}: '{part}' is not a descriptive folder name"
+                yield f"{path}: '{part}' says nothing about what lives there"
+        if path.suffix in WORDED and "golden" not in path.parts and path.name != "check_files.py":
+            for number, line in enumerate((root / path).read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+                for pattern, better in WORDING:
+                    found = re.search(pattern, line)
+                    if found:
+                        yield f"{path}:{number}: '{found.group()}': write {better}"
         if path.suffix not in CODE and path.name != "CMakeLists.txt":
             continue
         lines = (root / path).read_text(encoding="utf-8", errors="replace").splitlines()
         if not any(LICENCE in line for line in lines[:2]):
             yield f"{path}: the first lines lack '{LICENCE}'"
         if len(lines) > MOST_LINES:
-            yield f"{path}: {len(lines)} lines; at most {MOST_LINES} allowed"
+            yield f"{path}: {len(lines)} lines; split past {MOST_LINES}"
 
 
 def self_test():
@@ -64,9 +70,9 @@ def self_test():
 
 def main():
     if sys.argv[1:] == ["--self-test"]:
-        sys.exit(0 if self_test() else "self-test: a fault was missed or a correct file rejected")
+        sys.exit(0 if self_test() else "self-test: a fault was missed or a good file refused")
     found = list(faults(pathlib.Path(__file__).resolve().parent.parent))
-    print("\n".join(found) if found else "licence lines, lengths and folder names are correct")
+    print("\n".join(found) if found else "every file has its licence line, a fair length, a name and plain words")
     sys.exit(1 if found else 0)
 
 
