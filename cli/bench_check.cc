@@ -12,7 +12,7 @@
 namespace qkv::cli {
 namespace {
 
-constexpr std::int64_t kRows = 64;   // query rows per call of the reference path
+constexpr std::int64_t kRows = 64;  // query rows per call of the reference path
 constexpr double kMaxWork = 2.2e9;  // pairs x (d_k + d_v) to recompute: seconds
 
 double element(const ConstView& x, std::int64_t at) {

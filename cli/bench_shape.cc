@@ -12,7 +12,7 @@ namespace qkv::cli {
 namespace {
 
 constexpr std::int64_t kLargest = std::int64_t{1} << 24;  // per dimension
-constexpr double kMaxElements = 1e10;                    // per array
+constexpr double kMaxElements = 1e10;                     // per array
 
 [[noreturn]] void fail(const std::string& text, const std::string& reason) {
   throw UsageError("a shape is BxHxTxD[:kv=N][:k=LEN][:dv=N][:window=N][:causal|:full]; " + reason + " in '" + text +

@@ -69,8 +69,7 @@ void add_text_options(CLI::App& command, TextOptions& options, const std::string
       ->take_last()
       ->group(group);
   command
-      .add_option("--document-separator", options.separator,
-                  "Text between the documents of a plain text file [none]")
+      .add_option("--document-separator", options.separator, "Text between the documents of a plain text file [none]")
       ->type_name("TEXT")
       ->take_last()
       ->group(group);
@@ -136,7 +135,8 @@ Tokenizer make_tokenizer(const std::string& spec, const Corpus& corpus) {
 
 TokenDataset tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const std::string& path) {
   Progress progress("tokenizing", 0, true);
-  return TokenDataset::tokenize(corpus, tokenizer, path, [&](std::int64_t done, std::int64_t total) {
+  note_end_token_as_text(corpus, tokenizer);
+  TokenDataset tokens = TokenDataset::tokenize(corpus, tokenizer, path, [&](std::int64_t done, std::int64_t total) {
     stop_if_interrupted();
     progress.update(static_cast<double>(done), static_cast<double>(total));
   });

@@ -17,8 +17,8 @@
 namespace qkv::cli {
 namespace {
 
-constexpr std::size_t kCell = 2;          // columns of a cell
-constexpr std::size_t kLabel = 14;        // columns of a label
+constexpr std::size_t kCell = 2;         // columns of a cell
+constexpr std::size_t kLabel = 14;       // columns of a label
 constexpr std::int64_t kMaxLines = 128;  // one per query
 
 const char* variable(const char* name) {

@@ -69,9 +69,9 @@ qkv::DType compute_dtype_of(const TrainSettings& settings, std::string_view devi
 }
 
 // Wider models need a smaller learning rate, and pretrained models a still smaller one.
-double usual_learning_rate(const qkv::ModelConfig& model, bool learnt) {
+double usual_learning_rate(const qkv::ModelConfig& model, bool pretrained) {
   constexpr double kTimesWidth = 0.384, kMax = 4e-3;  // 2e-3 at d_model 192, 5e-4 at 768
-  return std::min(kTimesWidth / static_cast<double>(model.d_model), kMax) / (learnt ? 5 : 1);
+  return std::min(kTimesWidth / static_cast<double>(model.d_model), kMax) / (pretrained ? 5 : 1);
 }
 
 // Without a final norm, a random model overshoots if early steps are large: the layers encode token frequencies in a
@@ -114,7 +114,11 @@ qkv::Trainer start(const TrainSettings& settings) {
   const std::string device = settings.device.empty() ? "cpu" : settings.device;
   config.compute_dtype = compute_dtype_of(settings, device);
   if (device != "cpu" && !settings.lora.shape.empty()) throw UsageError("--lora needs --device cpu; found " + device);
-  asked([&] { qkv::validate(config); });
+  asked([&] {  // the default learning rate is not known yet
+    qkv::TrainConfig early = config;
+    early.learning_rate = std::max(early.learning_rate, early.min_lr);
+    qkv::validate(early);
+  });
   std::optional<InitialModel> initial = InitialModel::open(settings);
   const auto model_of = [&](std::int64_t vocabulary) {
     return initial ? initial->config() : asked_model(settings, qkv::preset(kDefaultPreset), vocabulary);
@@ -124,6 +128,7 @@ qkv::Trainer start(const TrainSettings& settings) {
   config.learning_rate = usual_learning_rate(shape, initial && !adapters);
   if (!initial && !shape.final_norm) use_gentle_warmup(config);
   settings.apply(config);  // given options take precedence
+  asked([&] { qkv::validate(config); });
   std::optional<FreshDirectory> directory;
   TrainData data = train_data(
       settings, config.window > 0 ? config.window : shape.ctx_len, initial ? &initial->tokenizer() : nullptr,
@@ -214,8 +219,8 @@ std::int64_t window_of(qkv::Trainer& trainer) {
 void describe(qkv::Trainer& trainer) {
   const qkv::ModelConfig& c = trainer.model().config();
   const qkv::TokenDataset& data = trainer.data();
-  print(fmt::format("model: {} parameters; {} layers, {} heads, d_model {}, context {}, vocabulary {}\n",
-                    qkv::parameter_count(c), c.n_layer, c.n_head, c.d_model, c.ctx_len, c.vocab_size));
+  print(fmt::format("model: {} parameters; {}, {}, d_model {}, context {}, vocabulary {}\n", qkv::parameter_count(c),
+                    counted(c.n_layer, "layer"), counted(c.n_head, "head"), c.d_model, c.ctx_len, c.vocab_size));
   print(fmt::format("data: {} training tokens ({:.2f} bytes per token), {} validation tokens; {} steps of {} tokens\n",
                     data.training().size(),
                     static_cast<double>(data.training().bytes()) / static_cast<double>(data.training().size()),

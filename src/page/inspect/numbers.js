@@ -210,10 +210,10 @@ const qkv = globalThis.qkv = {};  // also for the console
   // --- head behavior ---
 
   const kinds = [
-    {name: 'Previous token', brief: 'prev.', tag: 'previous', does: 'attends to the previous token', tells: 'Attends to the previous token: just below the diagonal.'},
-    {name: 'Induction', brief: 'induct.', tag: 'induction', does: 'attends to the token after an earlier occurrence of the same token', tells: 'Attends to the token after an earlier occurrence.'},
-    {name: 'Duplicate token', brief: 'dupl.', tag: 'duplicate', does: 'attends to an earlier occurrence of the same token', tells: 'Attends to an earlier occurrence of the same token.'},
-    {name: 'First token', brief: 'first', tag: 'first', does: 'attends to the first token', tells: 'Attends to the first token: a line at the left edge.'},
+    {name: 'Previous token', brief: 'prev.', tag: 'previous', does: 'attends to the previous token', help: 'Attends to the previous token: just below the diagonal.'},
+    {name: 'Induction', brief: 'induct.', tag: 'induction', does: 'attends to the token after an earlier occurrence of the same token', help: 'Attends to the token after an earlier occurrence.'},
+    {name: 'Duplicate token', brief: 'dupl.', tag: 'duplicate', does: 'attends to an earlier occurrence of the same token', help: 'Attends to an earlier occurrence of the same token.'},
+    {name: 'First token', brief: 'first', tag: 'first', does: 'attends to the first token', help: 'Attends to the first token: a line at the left edge.'},
   ];
   // [kinds][L * H] mean weights: on repeated random tokens (if stored), and on this text.
   const order = [0, 3, 2, 1];  // the order of kinds in the file
