@@ -27,7 +27,7 @@ MARK = "\u2581"
 PARTS = [" ", "  ", "a", "the ", "LORD", "\u00e9", "\u4e2d", "\U0001f600", "\n", "\t", "1", "'s", "Ab", ",", "e\u0301", "and", "s"]
 
 
-def learnt(text, folder):
+def trained(text, folder):
     """The pieces of a model of 1500, by id, and the number of special ones: <unk>, <s>, </s> and the bytes."""
     sentencepiece.SentencePieceTrainer.train(input=text, model_prefix=f"{folder}/m", vocab_size=1500, model_type="bpe",
                                              byte_fallback=True, num_threads=1, minloglevel=2)
