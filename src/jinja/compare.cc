@@ -40,13 +40,14 @@ int compare(const Value& a, const Value& b, int depth) {
       if (!equal(left[i], right[i], depth + 1)) return compare(left[i], right[i], depth + 1);
     return left.size() < right.size() ? -1 : left.size() > right.size();
   }
-  throw std::invalid_argument("expected two numbers, strings or lists to compare; found " + std::string(type_name(a)) + " and " +
-                              std::string(type_name(b)));
+  throw std::invalid_argument("expected two numbers, strings or lists to compare; found " + std::string(type_name(a)) +
+                              " and " + std::string(type_name(b)));
 }
 
 bool contains(const Value& in, const Value& item) {
   if (const MarkedText* text = in.string()) {
-    if (!item.string()) throw std::invalid_argument("expected a string before `in`; found " + std::string(type_name(item)));
+    if (!item.string())
+      throw std::invalid_argument("expected a string before `in`; found " + std::string(type_name(item)));
     return text->bytes.find(item.string()->bytes) != std::string::npos;
   }
   if (const Sequence* list = in.list()) {

@@ -13,11 +13,12 @@ namespace {
 
 [[noreturn]] void fail(const std::string& expected, const Value& found) {
   const Undefined* undefined = found.get<Undefined>();
-  throw std::invalid_argument("expected " + expected + "; found " +
-                              (undefined ? "'" + undefined->name.substr(0, 60) + "', which is undefined" : std::string(type_name(found))));
+  throw std::invalid_argument(
+      "expected " + expected + "; found " +
+      (undefined ? "'" + undefined->name.substr(0, 60) + "', which is undefined" : std::string(type_name(found))));
 }
 
-Value int_checked(bool overflow, std::int64_t value) {
+Value int_checked(bool overflow, const std::int64_t& value) {
   if (overflow) throw std::invalid_argument("expected integers of at most 63 bits; found a larger one");
   return Value(value);
 }
@@ -53,7 +54,8 @@ Value range(Interpreter& in, Arguments& arguments) {
   constexpr std::int64_t kMost = 100000;  // as the sandbox of Jinja
   std::vector<Value> items;
   for (__int128 i = begin; step > 0 ? i < end : i > end; i += step) {
-    if (static_cast<std::int64_t>(items.size()) == kMost) throw std::invalid_argument("range expected at most 100000 items; found more");
+    if (static_cast<std::int64_t>(items.size()) == kMost)
+      throw std::invalid_argument("range expected at most 100000 items; found more");
     items.emplace_back(static_cast<std::int64_t>(i));
   }
   in.spend(items.size());
@@ -69,7 +71,8 @@ std::vector<std::pair<Value, Value>> pairs(Interpreter& in, Arguments& arguments
     } else {
       for (const Value& pair : in.items_of(arguments.given[0])) {
         std::vector<Value> two = in.items_of(pair);
-        if (two.size() != 2) throw std::invalid_argument("dict expected pairs; found " + std::to_string(two.size()) + " values");
+        if (two.size() != 2)
+          throw std::invalid_argument("dict expected pairs; found " + std::to_string(two.size()) + " values");
         items.emplace_back(two[0], two[1]);
       }
     }
@@ -84,7 +87,8 @@ Value make_namespace(Interpreter& in, Arguments& arguments) {
   auto space = std::make_shared<Namespace>();
   for (auto& [key, value] : pairs(in, arguments)) {
     const std::string& name = string_of(key).bytes;
-    if (name.starts_with('_')) throw std::invalid_argument("expected a name without '_' at its beginning; found '" + name + "'");
+    if (name.starts_with('_'))
+      throw std::invalid_argument("expected a name without '_' at its beginning; found '" + name + "'");
     if (Value* old = space->find(name))
       *old = value;
     else
@@ -130,10 +134,12 @@ const Value* global(std::string_view name) {
       {"namespace", function("namespace", make_namespace)},
       {"cycler", function("cycler", cycler)},
       {"joiner", function("joiner", joiner)},
-      {"raise_exception", function("raise_exception", [](Interpreter&, Arguments& arguments) -> Value {
-         const Value* message = argument(arguments, 0, "message");
-         throw std::invalid_argument("the template says: " + (message ? str(*message).bytes : ""));
-       })},
+      {"raise_exception", function("raise_exception",
+                                   [](Interpreter&, Arguments& arguments) -> Value {
+                                     const Value* message = argument(arguments, 0, "message");
+                                     throw std::invalid_argument("the template says: " +
+                                                                 (message ? str(*message).bytes : ""));
+                                   })},
       {"strftime_now", function("strftime_now", [](Interpreter& in, Arguments& arguments) {
          const Value* format = argument(arguments, 0, "format");
          if (!format) throw std::invalid_argument("strftime_now expected a format; found none");
@@ -151,7 +157,8 @@ const Value* argument(const Arguments& arguments, std::size_t place, std::string
 }
 void check_count(const Arguments& arguments, std::size_t most) {
   if (arguments.given.size() > most)
-    throw std::invalid_argument("expected at most " + std::to_string(most) + " arguments; found " + std::to_string(arguments.given.size()));
+    throw std::invalid_argument("expected at most " + std::to_string(most) + " arguments; found " +
+                                std::to_string(arguments.given.size()));
 }
 std::int64_t integer_of(const Value& value) {
   if (const auto integer = value.integer()) return *integer;
@@ -239,7 +246,9 @@ Value sliced(Interpreter& in, const Value& of, const Value& begin, const Value& 
   const std::int64_t first = bounded(begin, by > 0 ? 0 : size - 1), last = bounded(end, by > 0 ? size : -1);
   in.spend(static_cast<std::size_t>(size) / 8);
   if (of.string() && by == 1) {
-    return in.made(first < last ? of.string()->part(at[static_cast<std::size_t>(first)], at[static_cast<std::size_t>(last)]) : MarkedText());
+    return in.made(first < last
+                       ? of.string()->part(at[static_cast<std::size_t>(first)], at[static_cast<std::size_t>(last)])
+                       : MarkedText());
   }
   std::vector<Value> items;
   MarkedText text;
@@ -284,7 +293,8 @@ Value Interpreter::unary(const Node& node, const ScopePtr& scope) {
   if (node.text == "not") return Value(!truth(value));
   if (!value.number()) fail("a number", value);
   if (node.text == "+") return value.integer() ? Value(*value.integer()) : value;
-  if (const auto integer = value.integer()) return int_checked(*integer == INT64_MIN, *integer == INT64_MIN ? 0 : -*integer);
+  if (const auto integer = value.integer())
+    return int_checked(*integer == INT64_MIN, *integer == INT64_MIN ? 0 : -*integer);
   return Value(-*value.number());
 }
 
@@ -345,7 +355,8 @@ Value Interpreter::binary(std::string_view op, const Value& a, const Value& b) {
   for (const Value* one : {&a, &b})
     if (!one->number()) fail("two numbers, or two strings or lists to add, around '" + std::string(op) + "'", *one);
   const double x = *a.number(), y = *b.number();
-  if ((op == "/" || op == "//" || op == "%") && y == 0) throw std::invalid_argument("expected a divisor that is not 0; found 0");
+  if ((op == "/" || op == "//" || op == "%") && y == 0)
+    throw std::invalid_argument("expected a divisor that is not 0; found 0");
   if (op == "**") return power(a, b);
   if (op == "/") return Value(x / y);
   if (a.integer() && b.integer()) {

@@ -20,7 +20,8 @@ Value path(Interpreter& in, Value value, const Value& name) {
   std::string_view rest = string_of(name).bytes;
   while (true) {
     const std::string_view part = rest.substr(0, rest.find('.'));
-    const bool number = !part.empty() && part.size() < 9 && part.find_first_not_of("0123456789") == std::string_view::npos;
+    const bool number =
+        !part.empty() && part.size() < 9 && part.find_first_not_of("0123456789") == std::string_view::npos;
     value = in.item(value, number ? Value(static_cast<std::int64_t>(std::stoi(std::string(part)))) : Value::text(part));
     if (part.size() == rest.size()) return value;
     rest.remove_prefix(part.size() + 1);
@@ -45,7 +46,8 @@ Value to_int(const Value& value, const Arguments& a) {
     if (digits.starts_with('+')) digits.erase(0, 1);
     std::int64_t integer = 0;
     const char* const end = digits.data() + digits.size();
-    if (const auto r = std::from_chars(digits.data(), end, integer); r.ec == std::errc() && r.ptr == end) return Value(integer);
+    if (const auto r = std::from_chars(digits.data(), end, integer); r.ec == std::errc() && r.ptr == end)
+      return Value(integer);
     double real = 0;
     if (const auto r = std::from_chars(digits.data(), end, real); r.ec == std::errc() && r.ptr == end) number = real;
   }
@@ -61,7 +63,9 @@ Value to_float(const Value& value, const Arguments& a) {
     if (digits.starts_with('+')) digits.erase(0, 1);
     double real = 0;
     const char* const end = digits.data() + digits.size();
-    if (const auto r = std::from_chars(digits.data(), end, real); !digits.empty() && r.ec == std::errc() && r.ptr == end) return Value(real);
+    if (const auto r = std::from_chars(digits.data(), end, real);
+        !digits.empty() && r.ec == std::errc() && r.ptr == end)
+      return Value(real);
   }
   return standard ? *standard : Value(0.0);
 }
@@ -84,12 +88,15 @@ Value round(const Value& value, const Arguments& a) {
     std::from_chars(text.data(), text.data() + text.size(), rounded);
     return Value(rounded);
   }
-  if (how != "ceil" && how != "floor") throw std::invalid_argument("round expected common, ceil or floor; found '" + how.substr(0, 40) + "'");
+  if (how != "ceil" && how != "floor")
+    throw std::invalid_argument("round expected common, ceil or floor; found '" + how.substr(0, 40) + "'");
   const double unit = std::pow(10.0, static_cast<double>(places));
   return Value((how == "ceil" ? std::ceil(number * unit) : std::floor(number * unit)) / unit);
 }
 
-Value lowered(const Value& value, bool sensitive) { return !sensitive && value.string() ? Value::text(in_case(*value.string(), Case::lower)) : value; }
+Value lowered(const Value& value, bool sensitive) {
+  return !sensitive && value.string() ? Value::text(in_case(*value.string(), Case::lower)) : value;
+}
 
 // Items with what they are compared by.
 std::vector<std::pair<Value, Value>> keyed(Interpreter& in, const Value& list, const Value* attribute, bool sensitive) {
@@ -114,7 +121,9 @@ void sort_keyed(Interpreter& in, std::vector<std::pair<Value, Value>>& items, bo
   in.spend(items.size() * 20);
   // What compare() throws in the midst of a sort leaves the items whole: they are copies of pointers.
   if (reverse) std::reverse(items.begin(), items.end());
-  std::stable_sort(items.begin(), items.end(), [&](const auto& a, const auto& b) { return reverse ? compare(b.first, a.first) < 0 : compare(a.first, b.first) < 0; });
+  std::stable_sort(items.begin(), items.end(), [&](const auto& a, const auto& b) {
+    return reverse ? compare(b.first, a.first) < 0 : compare(a.first, b.first) < 0;
+  });
   if (reverse) {  // equal ones stay in order
     for (std::size_t i = 0, j; i < items.size(); i = j) {
       for (j = i + 1; j < items.size() && compare(items[i].first, items[j].first) == 0; ++j) {
@@ -187,8 +196,11 @@ Value joined(Interpreter& in, const Value& value, const Arguments& a) {
 Value indented(Interpreter& in, const Value& value, const Arguments& a) {
   const Value* width = argument(a, 0, "width");
   const bool first = flag(a, 1, "first"), blank = flag(a, 2, "blank");
-  MarkedText by = width && width->string() ? *width->string()
-                                           : MarkedText(std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(width ? integer_of(*width) : 4, 0, 1000)), ' '));
+  MarkedText by =
+      width && width->string()
+          ? *width->string()
+          : MarkedText(std::string(
+                static_cast<std::size_t>(std::clamp<std::int64_t>(width ? integer_of(*width) : 4, 0, 1000)), ' '));
   const MarkedText text = str(value);
   MarkedText out;
   for (std::size_t begin = 0; begin <= text.bytes.size();) {
@@ -208,7 +220,8 @@ Value dictsort(Interpreter& in, const Value& value, const Arguments& a) {
   const Value* by = argument(a, 1, "by");
   const bool by_value = by && string_of(*by).bytes == "value";
   std::vector<std::pair<Value, Value>> items;
-  for (const auto& [key, one] : value.dict()->items) items.emplace_back(lowered(by_value ? one : key, flag(a, 0, "case_sensitive")), make_list({key, one}, true));
+  for (const auto& [key, one] : value.dict()->items)
+    items.emplace_back(lowered(by_value ? one : key, flag(a, 0, "case_sensitive")), make_list({key, one}, true));
   sort_keyed(in, items, flag(a, 2, "reverse"));
   return without_keys(in, std::move(items));
 }
@@ -226,7 +239,8 @@ Value unique(Interpreter& in, const Value& value, const Arguments& a) {
 
 Value escaped(Interpreter& in, const Value& value) {
   MarkedText text = str(value);
-  for (const auto& [from, to] : {std::pair{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&#34;"}, {"'", "&#39;"}}) {
+  for (const auto& [from, to] :
+       {std::pair{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&#34;"}, {"'", "&#39;"}}) {
     in.spend_bytes(text.bytes.size() * 5);
     text = replaced(text, from, MarkedText(to), -1);
   }
@@ -306,7 +320,8 @@ const std::map<std::string, Filter, std::less<>>& filters() {
     f["sum"] = [](Interpreter& in, const Value& v, Arguments& a) {
       const Value *attribute = argument(a, 0, "attribute"), *start = argument(a, 1, "start");
       Value total = start ? *start : Value(std::int64_t{0});
-      for (const Value& item : in.items_of(v)) total = in.binary("+", total, attribute && !attribute->is_none() ? path(in, item, *attribute) : item);
+      for (const Value& item : in.items_of(v))
+        total = in.binary("+", total, attribute && !attribute->is_none() ? path(in, item, *attribute) : item);
       return total;
     };
     f["sort"] = [](Interpreter& in, const Value& v, Arguments& a) {
@@ -322,14 +337,17 @@ const std::map<std::string, Filter, std::less<>>& filters() {
       return in.made(std::move(items));
     };
     f["indent"] = indented;
-    f["attr"] = [](Interpreter& in, const Value& v, Arguments& a) { return a.given.size() == 1 ? in.attribute(v, string_of(a.given[0]).bytes) : Value(); };
+    f["attr"] = [](Interpreter& in, const Value& v, Arguments& a) {
+      return a.given.size() == 1 ? in.attribute(v, string_of(a.given[0]).bytes) : Value();
+    };
     f["batch"] = [](Interpreter& in, const Value& v, Arguments& a) {
       const Value* count = argument(a, 0, "linecount");
       if (!count || integer_of(*count) < 1) throw std::invalid_argument("batch expected a number of at least 1");
       std::vector<Value> result, part;
       for (Value& item : in.items_of(v)) {
         part.push_back(std::move(item));
-        if (static_cast<std::int64_t>(part.size()) == integer_of(*count)) result.push_back(in.made(std::exchange(part, {})));
+        if (static_cast<std::int64_t>(part.size()) == integer_of(*count))
+          result.push_back(in.made(std::exchange(part, {})));
       }
       if (!part.empty()) result.push_back(in.made(std::move(part)));
       return in.made(std::move(result));
@@ -348,7 +366,8 @@ const std::map<std::string, Filter, std::less<>>& filters() {
 Value Interpreter::filter(std::string_view name, const Value& value, Arguments& given) {
   spend();
   const auto found = filters().find(name);
-  if (found == filters().end()) throw std::invalid_argument("expected the name of a filter; found '" + std::string(name.substr(0, 60)) + "'");
+  if (found == filters().end())
+    throw std::invalid_argument("expected the name of a filter; found '" + std::string(name.substr(0, 60)) + "'");
   return found->second(*this, value, given);
 }
 

@@ -32,12 +32,12 @@ class Interpreter {
 
   MarkedText run(const Node& root, const std::vector<std::pair<std::string, Value>>& variables);
 
-  void spend(std::size_t steps = 1);      // throws std::invalid_argument past the limits
+  void spend(std::size_t steps = 1);  // throws std::invalid_argument past the limits
   void spend_bytes(std::size_t bytes);
   const std::tm& now() const { return now_; }
-  Value made(MarkedText text);                       // a string
+  Value made(MarkedText text);  // a string
   Value made(std::vector<Value> items, bool tuple = false);
-  Value keep(std::shared_ptr<Namespace> space);      // emptied at the end, so that circles end
+  Value keep(std::shared_ptr<Namespace> space);  // emptied at the end, so that circles end
   // The items of what a loop goes through. Throws for what is not iterable.
   std::vector<Value> items_of(const Value& value);
   Value attribute(const Value& of, std::string_view name);  // of.name

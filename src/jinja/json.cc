@@ -30,7 +30,9 @@ void add_string(MarkedText& out, const MarkedText& text, bool ascii) {
     else if (c < 32 || (ascii && c > 126 && c < 0x10000))
       out.add(c == 127 ? "\x7f" : fmt::format("\\u{:04x}", static_cast<unsigned>(c)), mark);
     else if (ascii && c >= 0x10000)
-      out.add(fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + ((static_cast<unsigned>(c) - 0x10000) >> 10), 0xDC00 + ((static_cast<unsigned>(c) - 0x10000) & 0x3FF)), mark);
+      out.add(fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + ((static_cast<unsigned>(c) - 0x10000) >> 10),
+                          0xDC00 + ((static_cast<unsigned>(c) - 0x10000) & 0x3FF)),
+              mark);
     else
       out.add(std::string_view(text.bytes).substr(i, point.length), mark);
     i += point.length;
@@ -42,8 +44,10 @@ std::string scalar(const Value& value) {
   if (value.is_none()) return "null";
   if (const auto* b = value.get<bool>()) return *b ? "true" : "false";
   if (const auto i = value.integer()) return std::to_string(*i);
-  if (const auto* d = value.get<double>()) return std::isnan(*d) ? "NaN" : std::isinf(*d) ? (*d < 0 ? "-Infinity" : "Infinity") : number_text(*d);
-  throw std::invalid_argument("tojson expected strings, numbers, lists and mappings; found " + std::string(type_name(value)));
+  if (const auto* d = value.get<double>())
+    return std::isnan(*d) ? "NaN" : std::isinf(*d) ? (*d < 0 ? "-Infinity" : "Infinity") : number_text(*d);
+  throw std::invalid_argument("tojson expected strings, numbers, lists and mappings; found " +
+                              std::string(type_name(value)));
 }
 
 void add(Interpreter& in, MarkedText& out, const Value& value, const Style& style, std::size_t depth) {
@@ -69,7 +73,9 @@ void add(Interpreter& in, MarkedText& out, const Value& value, const Style& styl
   if (const Mapping* dict = value.dict()) {
     if (dict->items.empty()) return out.add("{}");
     std::vector<std::pair<Value, Value>> items = dict->items;
-    if (style.sort) std::stable_sort(items.begin(), items.end(), [](const auto& a, const auto& b) { return compare(a.first, b.first) < 0; });
+    if (style.sort)
+      std::stable_sort(items.begin(), items.end(),
+                       [](const auto& a, const auto& b) { return compare(a.first, b.first) < 0; });
     out.add("{");
     for (std::size_t i = 0; i < items.size(); ++i) {
       if (i > 0) out.add(style.item);
@@ -97,11 +103,13 @@ MarkedText json_text(Interpreter& in, const Value& value, Arguments& arguments) 
     if (indent->string())
       style.indent = *indent->string();
     else
-      style.indent = MarkedText(std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(integer_of(*indent), 0, 1000)), ' '));
+      style.indent = MarkedText(
+          std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(integer_of(*indent), 0, 1000)), ' '));
   }
   if (const Value* separators = argument(arguments, 2, "separators"); separators && !separators->is_none()) {
     const std::vector<Value> two = in.items_of(*separators);
-    if (two.size() != 2) throw std::invalid_argument("tojson expected two separators; found " + std::to_string(two.size()));
+    if (two.size() != 2)
+      throw std::invalid_argument("tojson expected two separators; found " + std::to_string(two.size()));
     style.item = string_of(two[0]), style.key = string_of(two[1]);
   }
   if (const Value* sort = argument(arguments, 3, "sort_keys")) style.sort = truth(*sort);

@@ -25,7 +25,8 @@ std::string with_line_ends(std::string_view text) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c) || static_cast<unsigned char>(c) >= 128;
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c) ||
+         static_cast<unsigned char>(c) >= 128;
 }
 
 class Lexer {
@@ -66,7 +67,8 @@ class Lexer {
   void add_data(std::size_t begin, std::size_t tag, char sign, bool variable) {
     std::size_t end = tag;
     if (sign == '-') {
-      end = begin + stripped(MarkedText(std::string_view(text_).substr(begin, tag - begin)), nullptr, Side::right).bytes.size();
+      end = begin +
+            stripped(MarkedText(std::string_view(text_).substr(begin, tag - begin)), nullptr, Side::right).bytes.size();
     } else if (sign != '+' && !variable && tag > begin) {
       const std::size_t newline = text_.rfind('\n', tag - 1);
       const bool found = newline != std::string::npos && newline >= begin;
@@ -168,7 +170,8 @@ class Lexer {
       if (at_ >= text_.size()) fail(tag, "expected " + std::string(close) + "; found the end of the template");
       if (open.empty()) {
         const std::size_t begin = at_;
-        const bool signed_end = (text_[at_] == '-' || (block && text_[at_] == '+')) && std::string_view(text_).substr(at_ + 1).starts_with(close);
+        const bool signed_end = (text_[at_] == '-' || (block && text_[at_] == '+')) &&
+                                std::string_view(text_).substr(at_ + 1).starts_with(close);
         if (signed_end || here(close)) {
           const char sign = signed_end ? text_[at_++] : 0;
           at_ += 2;
@@ -196,12 +199,16 @@ class Lexer {
         return add(Token::symbol, std::string(two), begin);
       }
     if (std::string_view("+-/*%~[](){}><=.:|,;").find(c) == std::string_view::npos)
-      fail(at_, std::string("expected an expression; found the character ") + (c >= 32 && c < 127 ? std::string{'\'', c, '\''} : std::to_string(c)));
+      fail(at_, std::string("expected an expression; found the character ") +
+                    (c >= 32 && c < 127 ? std::string{'\'', c, '\''} : std::to_string(c)));
     if (c == '(') open += ')';
     if (c == '[') open += ']';
     if (c == '{') open += '}';
     if (c == ')' || c == ']' || c == '}') {
-      if (open.empty() || open.back() != c) fail(at_, std::string("expected ") + (open.empty() ? "an open bracket before" : std::string{'\'', open.back(), '\''} + " instead of") + " '" + c + "'; found none");
+      if (open.empty() || open.back() != c)
+        fail(at_, std::string("expected ") +
+                      (open.empty() ? "an open bracket before" : std::string{'\'', open.back(), '\''} + " instead of") +
+                      " '" + c + "'; found none");
       open.pop_back();
     }
     ++at_;
@@ -211,7 +218,9 @@ class Lexer {
   void number() {
     const std::size_t begin = at_;
     const auto digits = [&] {
-      while (at_ < text_.size() && (is_digit(text_[at_]) || (text_[at_] == '_' && at_ + 1 < text_.size() && is_digit(text_[at_ + 1])))) ++at_;
+      while (at_ < text_.size() &&
+             (is_digit(text_[at_]) || (text_[at_] == '_' && at_ + 1 < text_.size() && is_digit(text_[at_ + 1]))))
+        ++at_;
     };
     digits();
     bool real = false;
@@ -277,7 +286,8 @@ class Lexer {
         if (low < 0xDC00 || low > 0xDFFF) fail(at_, "expected a pair of surrogates; found one alone");
         value = 0x10000 + ((value - 0xD800) << 10) + (low - 0xDC00);
       }
-      if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) fail(at_, "expected a character; found an escape of none");
+      if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
+        fail(at_, "expected a character; found an escape of none");
       append_utf8(result, value);
     } else if (c == 'N') {
       fail(at_, "expected an escape other than \\N; found it");
@@ -292,7 +302,8 @@ class Lexer {
     for (std::size_t i = 0; i < digits; ++i) {
       const char c = ++at_ < text_.size() ? text_[at_] : ' ';
       const std::size_t digit = std::string_view("0123456789abcdef").find(static_cast<char>(c | (c >= 'A' ? 32 : 0)));
-      if (digit == std::string_view::npos) fail(std::min(at_, text_.size()), "expected hexadecimal digits in an escape; found others");
+      if (digit == std::string_view::npos)
+        fail(std::min(at_, text_.size()), "expected hexadecimal digits in an escape; found others");
       value = value * 16 + static_cast<char32_t>(digit);
     }
     return value;

@@ -9,7 +9,19 @@
 namespace qkv::jinja {
 
 struct Token {
-  enum Kind { data, block_begin, block_end, variable_begin, variable_end, name, string, integer, number, symbol, end } kind;
+  enum Kind {
+    data,
+    block_begin,
+    block_end,
+    variable_begin,
+    variable_end,
+    name,
+    string,
+    integer,
+    number,
+    symbol,
+    end
+  } kind;
   std::string text;  // strings are unescaped
   int line, column;
 };

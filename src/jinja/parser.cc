@@ -26,8 +26,10 @@ class Parser {
   const Token& now() const { return tokens_[at_]; }
   const Token& next() { return tokens_[at_ + 1 < tokens_.size() ? at_++ : at_]; }
   [[noreturn]] void fail(const std::string& expected) const {
-    constexpr const char* kWhat[] = {"text", "{%", "%}", "{{", "}}", "name", "string", "number", "number", "", "the end of the template"};
-    const std::string found = now().text.empty() || now().kind == Token::data ? kWhat[now().kind] : "'" + now().text.substr(0, 60) + "'";
+    constexpr const char* kWhat[] = {
+        "text", "{%", "%}", "{{", "}}", "name", "string", "number", "number", "", "the end of the template"};
+    const std::string found =
+        now().text.empty() || now().kind == Token::data ? kWhat[now().kind] : "'" + now().text.substr(0, 60) + "'";
     throw TemplateError(now().line, now().column, "expected " + expected + "; found " + found);
   }
   bool is(Token::Kind kind) const { return now().kind == kind; }
@@ -66,7 +68,8 @@ class Parser {
   // Trees are never so deep that they could not be visited.
   void check_depth(const Node& parent) const {
     if (parent.depth > kDeepestTree)
-      throw TemplateError(parent.line, parent.column, "expected a template nested at most " + std::to_string(kDeepestTree) + " deep; found more");
+      throw TemplateError(parent.line, parent.column,
+                          "expected a template nested at most " + std::to_string(kDeepestTree) + " deep; found more");
   }
   void add(Node& parent, NodePtr child) const {
     if (child) parent.depth = std::max(parent.depth, child->depth + 1);
@@ -438,7 +441,8 @@ class Parser {
     }
     if (is(Token::integer)) {
       std::int64_t value = 0;
-      if (std::from_chars(token.text.data(), token.text.data() + token.text.size(), value).ec != std::errc()) fail("an integer of at most 63 bits");
+      if (std::from_chars(token.text.data(), token.text.data() + token.text.size(), value).ec != std::errc())
+        fail("an integer of at most 63 bits");
       return constant(Value(value));
     }
     if (is(Token::number)) {
@@ -567,7 +571,8 @@ class Parser {
     NodePtr made = node(Node::test, token);
     made->text = dotted();
     add(*made, std::move(of));
-    const bool begins = is(Token::name) || is(Token::string) || is(Token::integer) || is(Token::number) || is("[") || is("{");
+    const bool begins =
+        is(Token::name) || is(Token::string) || is(Token::integer) || is(Token::number) || is("[") || is("{");
     if (is("(")) {
       arguments(*made);
     } else if (begins && !is_word("else") && !is_word("or") && !is_word("and")) {

@@ -24,7 +24,9 @@ const Value* Scope::find(std::string_view name) const {
 class Interpreter::Deeper {
  public:
   explicit Deeper(Interpreter& of) : of_(of) {
-    if (of_.depth_ >= of_.limits_.depth) throw std::invalid_argument("expected calls nested less deep; found more than " + std::to_string(of_.limits_.depth));
+    if (of_.depth_ >= of_.limits_.depth)
+      throw std::invalid_argument("expected calls nested less deep; found more than " +
+                                  std::to_string(of_.limits_.depth));
     ++of_.depth_;
   }
   ~Deeper() { --of_.depth_; }
@@ -42,11 +44,15 @@ Interpreter::~Interpreter() {
 
 void Interpreter::spend(std::size_t steps) {
   steps_ += static_cast<std::int64_t>(steps);
-  if (steps_ > limits_.steps) throw std::invalid_argument("expected a template of at most " + std::to_string(limits_.steps) + " steps; found more");
+  if (steps_ > limits_.steps)
+    throw std::invalid_argument("expected a template of at most " + std::to_string(limits_.steps) +
+                                " steps; found more");
 }
 void Interpreter::spend_bytes(std::size_t bytes) {
   bytes_ += static_cast<std::int64_t>(std::min<std::size_t>(bytes, std::size_t{1} << 40));
-  if (bytes_ > limits_.bytes) throw std::invalid_argument("expected strings of at most " + std::to_string(limits_.bytes) + " bytes together; found more");
+  if (bytes_ > limits_.bytes)
+    throw std::invalid_argument("expected strings of at most " + std::to_string(limits_.bytes) +
+                                " bytes together; found more");
 }
 Value Interpreter::made(MarkedText text) {
   spend_bytes(text.bytes.size());
@@ -167,7 +173,8 @@ void Interpreter::unpack(const Node& node, const Value& value, Scope& scope) {
   if (node.names.size() == 1) return scope.set(node.names[0], value);
   const std::vector<Value> items = items_of(value);
   if (items.size() != node.names.size())
-    throw std::invalid_argument("expected " + std::to_string(node.names.size()) + " values for as many names; found " + std::to_string(items.size()));
+    throw std::invalid_argument("expected " + std::to_string(node.names.size()) + " values for as many names; found " +
+                                std::to_string(items.size()));
   for (std::size_t i = 0; i < items.size(); ++i) scope.set(node.names[i], items[i]);
 }
 
@@ -177,9 +184,11 @@ void Interpreter::assign(const Node& node, Value value, const ScopePtr& scope) {
   if (node.text.empty()) return unpack(node, value, *scope);
   const Value* space = scope->find(node.text);
   if (!space || !space->space())
-    throw std::invalid_argument("expected a namespace named '" + node.text + "'; found " + std::string(space ? type_name(*space) : "nothing of this name"));
+    throw std::invalid_argument("expected a namespace named '" + node.text + "'; found " +
+                                std::string(space ? type_name(*space) : "nothing of this name"));
   const std::string& name = node.names[0];
-  if (name.starts_with('_')) throw std::invalid_argument("expected a name without '_' at its beginning; found '" + name + "'");
+  if (name.starts_with('_'))
+    throw std::invalid_argument("expected a name without '_' at its beginning; found '" + name + "'");
   if (Value* old = space->space()->find(name))
     *old = std::move(value);
   else
@@ -207,14 +216,21 @@ Interpreter::Leave Interpreter::for_loop(const Node& node, const ScopePtr& scope
   const auto last_changed = std::make_shared<std::optional<std::vector<Value>>>();
   const auto count = static_cast<std::int64_t>(items.size());
   for (std::int64_t i = 0; i < count; ++i) {
-    spend();
+    spend(10);  // what a loop variable costs
     const auto loop = std::make_shared<Callable>();
     loop->name = "loop";
-    loop->members = {{"index", Value(i + 1)}, {"index0", Value(i)}, {"revindex", Value(count - i)}, {"revindex0", Value(count - i - 1)},
-                     {"first", Value(i == 0)}, {"last", Value(i == count - 1)}, {"length", Value(count)},
-                     {"depth", Value(std::int64_t{1})}, {"depth0", Value(std::int64_t{0})},
-                     {"previtem", i > 0 ? items[static_cast<std::size_t>(i) - 1] : Value::undefined("previtem")},
-                     {"nextitem", i + 1 < count ? items[static_cast<std::size_t>(i) + 1] : Value::undefined("nextitem")}};
+    loop->members = {
+        {"index", Value(i + 1)},
+        {"index0", Value(i)},
+        {"revindex", Value(count - i)},
+        {"revindex0", Value(count - i - 1)},
+        {"first", Value(i == 0)},
+        {"last", Value(i == count - 1)},
+        {"length", Value(count)},
+        {"depth", Value(std::int64_t{1})},
+        {"depth0", Value(std::int64_t{0})},
+        {"previtem", i > 0 ? items[static_cast<std::size_t>(i) - 1] : Value::undefined("previtem")},
+        {"nextitem", i + 1 < count ? items[static_cast<std::size_t>(i) + 1] : Value::undefined("nextitem")}};
     const auto cycle = std::make_shared<Callable>();
     cycle->name = "cycle";
     cycle->call = [i](Interpreter&, Arguments& arguments) {
@@ -225,8 +241,9 @@ Interpreter::Leave Interpreter::for_loop(const Node& node, const ScopePtr& scope
     changed->name = "changed";
     changed->call = [last_changed](Interpreter& in, Arguments& arguments) {
       in.spend(arguments.given.size());
-      const bool same = *last_changed && std::equal((*last_changed)->begin(), (*last_changed)->end(), arguments.given.begin(), arguments.given.end(),
-                                                    [](const Value& a, const Value& b) { return equal(a, b); });
+      const bool same = *last_changed &&
+                        std::equal((*last_changed)->begin(), (*last_changed)->end(), arguments.given.begin(),
+                                   arguments.given.end(), [](const Value& a, const Value& b) { return equal(a, b); });
       if (!same) *last_changed = arguments.given;
       return Value(!same);
     };
@@ -258,10 +275,12 @@ Value Interpreter::call_macro(const Node& node, const ScopePtr& scope, Arguments
   auto own = std::make_shared<Scope>();
   own->outer = scope;
   if (given.given.size() > node.names.size())
-    throw std::invalid_argument(node.text + " expected at most " + std::to_string(node.names.size()) + " arguments; found " + std::to_string(given.given.size()));
+    throw std::invalid_argument(node.text + " expected at most " + std::to_string(node.names.size()) +
+                                " arguments; found " + std::to_string(given.given.size()));
   for (auto& [name, value] : given.named) {
     const auto known = std::find(node.names.begin(), node.names.end(), name);
-    if (known == node.names.end() && name != "caller") throw std::invalid_argument(node.text + " expected no argument '" + name + "'; found it");
+    if (known == node.names.end() && name != "caller")
+      throw std::invalid_argument(node.text + " expected no argument '" + name + "'; found it");
     if (known != node.names.end() && static_cast<std::size_t>(known - node.names.begin()) < given.given.size())
       throw std::invalid_argument(node.text + " expected one argument '" + name + "'; found two");
     own->set(name, value);
@@ -270,8 +289,10 @@ Value Interpreter::call_macro(const Node& node, const ScopePtr& scope, Arguments
     const std::string& name = node.names[i];
     if (i < given.given.size()) {
       own->set(name, given.given[i]);
-    } else if (std::none_of(given.named.begin(), given.named.end(), [&](const auto& one) { return one.first == name; })) {
-      const auto standard = std::find_if(node.named.begin(), node.named.end(), [&](const auto& one) { return one.first == name; });
+    } else if (std::none_of(given.named.begin(), given.named.end(),
+                            [&](const auto& one) { return one.first == name; })) {
+      const auto standard =
+          std::find_if(node.named.begin(), node.named.end(), [&](const auto& one) { return one.first == name; });
       own->set(name, standard == node.named.end() ? Value::undefined(name) : evaluate(*standard->second, own));
     }
   }
@@ -353,7 +374,8 @@ Value Interpreter::evaluate(const Node& node, const ScopePtr& scope) {
     }
     case Node::conditional:
       if (truth(evaluate(*node.children[1], scope))) return evaluate(*node.children[0], scope);
-      return node.children[2] ? evaluate(*node.children[2], scope) : Value::undefined("the value of an if without else");
+      return node.children[2] ? evaluate(*node.children[2], scope)
+                              : Value::undefined("the value of an if without else");
     default:
       throw std::invalid_argument("expected an expression");
   }

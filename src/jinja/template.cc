@@ -11,7 +11,8 @@ Template::~Template() = default;
 Template::Template(Template&&) noexcept = default;
 Template& Template::operator=(Template&&) noexcept = default;
 
-MarkedText Template::render(const std::vector<std::pair<std::string, Value>>& variables, const std::tm& now, const Limits& limits) const {
+MarkedText Template::render(const std::vector<std::pair<std::string, Value>>& variables, const std::tm& now,
+                            const Limits& limits) const {
   return Interpreter(now, limits).run(*root_, variables);
 }
 

@@ -32,9 +32,9 @@ class TemplateError : public std::runtime_error {
 };
 
 struct Limits {
-  std::int64_t steps = 10'000'000;      // expressions and statements evaluated, items visited
+  std::int64_t steps = 4'000'000;              // expressions and statements evaluated, items visited
   std::int64_t bytes = std::int64_t{1} << 28;  // of all strings and lists made, whether they still exist or not
-  int depth = 300;                      // of nested expressions, statements and calls
+  int depth = 300;                             // of nested expressions, statements and calls
 };
 
 struct Node;

@@ -9,7 +9,9 @@ namespace qkv::jinja {
 
 bool Interpreter::test(std::string_view name, const Value& value, Arguments& arguments) {
   const auto other = [&]() -> const Value& {
-    if (arguments.given.size() != 1) throw std::invalid_argument("the test '" + std::string(name) + "' expected one value; found " + std::to_string(arguments.given.size()));
+    if (arguments.given.size() != 1)
+      throw std::invalid_argument("the test '" + std::string(name) + "' expected one value; found " +
+                                  std::to_string(arguments.given.size()));
     return arguments.given[0];
   };
   const auto* boolean = value.get<bool>();

@@ -61,12 +61,14 @@ Value* Namespace::find(std::string_view name) {
 namespace {
 
 int checked(int depth) {
-  if (depth > kDeepestValue) throw std::invalid_argument(fmt::format("expected values nested at most {} deep; found more", kDeepestValue));
+  if (depth > kDeepestValue)
+    throw std::invalid_argument(fmt::format("expected values nested at most {} deep; found more", kDeepestValue));
   return depth;
 }
 
 MarkedText quoted(const MarkedText& text) {
-  const bool has_single = text.bytes.find('\'') != std::string::npos, has_double = text.bytes.find('"') != std::string::npos;
+  const bool has_single = text.bytes.find('\'') != std::string::npos,
+             has_double = text.bytes.find('"') != std::string::npos;
   const char quote = has_single && !has_double ? '"' : '\'';
   MarkedText result(std::string(1, quote));
   for (std::size_t i = 0; i < text.bytes.size(); ++i) {
@@ -101,7 +103,8 @@ Value make_list(std::vector<Value> items, bool tuple) {
 Value make_dict(std::vector<std::pair<Value, Value>> items) {
   Mapping mapping;
   for (auto& [key, value] : items) {
-    if (key.list() || key.dict()) throw std::invalid_argument("expected a key that is a string or a number; found " + std::string(type_name(key)));
+    if (key.list() || key.dict())
+      throw std::invalid_argument("expected a key that is a string or a number; found " + std::string(type_name(key)));
     mapping.depth = std::max(mapping.depth, 1 + depth_of(value));
     if (const Value* known = mapping.find(key))
       *const_cast<Value*>(known) = std::move(value);
@@ -113,8 +116,8 @@ Value make_dict(std::vector<std::pair<Value, Value>> items) {
 }
 
 std::string_view type_name(const Value& value) {
-  constexpr std::string_view kNames[] = {"undefined", "none", "a boolean", "an integer", "a number",
-                                         "a string", "a list", "a mapping", "a namespace", "a function"};
+  constexpr std::string_view kNames[] = {"undefined", "none",   "a boolean", "an integer",  "a number",
+                                         "a string",  "a list", "a mapping", "a namespace", "a function"};
   return kNames[value.is.index()];
 }
 

@@ -94,8 +94,8 @@ Value make_dict(std::vector<std::pair<Value, Value>> items);  // of equal keys t
 bool truth(const Value& value);
 bool equal(const Value& a, const Value& b, int depth = 0);
 std::string_view type_name(const Value& value);      // as Python says it
-MarkedText str(const Value& value);                   // Python's str(); undefined is ""
-MarkedText repr(const Value& value, int depth = 0);   // Python's repr()
-std::string number_text(double value);                // Python's repr of a float
+MarkedText str(const Value& value);                  // Python's str(); undefined is ""
+MarkedText repr(const Value& value, int depth = 0);  // Python's repr()
+std::string number_text(double value);               // Python's repr of a float
 
 }  // namespace qkv::jinja
