@@ -19,7 +19,8 @@ ALLOWED = {
     "kernels": {"core"},
     "linalg": {"core", "kernels"},
     "attention": {"core", "kernels", "linalg"},
-    "text": {"core"},
+    "jinja": {"core"},
+    "text": {"core", "jinja"},
     "page": {"core"},
     "formats": {"core", "text"},
     "measure": {"core", "kernels", "linalg"},
@@ -44,7 +45,7 @@ PUBLIC = {
 DESCRIPTIONS = {"measure": {"model"}, "device": {"model_config"}}
 # Libraries that only one module may use.
 OWNERS = {"dnnl": {"linalg"}, "oneapi/dnnl": {"linalg"}, "omp.h": {"core", "linalg"}, "immintrin.h": {"kernels", "linalg"},
-          "nlohmann/": {"formats", "text", "cli", "train", "inspect"}, "histedit.h": {"cli"}, "pcre2.h": {"text"}, "utf8proc.h": {"text"}}
+          "nlohmann/": {"formats", "text", "cli", "train", "inspect"}, "histedit.h": {"cli"}, "pcre2.h": {"text"}, "utf8proc.h": {"text", "jinja"}}
 # Additional libraries in a module's folder, and that module.
 SECOND_LIBRARIES = {"model_file": "formats"}
 # Allowed in the C header.
