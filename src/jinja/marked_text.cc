@@ -93,9 +93,9 @@ MarkedText in_case(const MarkedText& text, Case how) {
     const bool up = how == Case::upper || (how == Case::capitalized && first) || (how == Case::title && !within);
     std::string changed;
     if (!invalid && up && value == 0xDF)
-      changed = how == Case::upper ? "SS" : "Ss";
+      changed.append({'S', how == Case::upper ? 'S' : 's'});
     else if (invalid)
-      changed = text.bytes.substr(i, 1);
+      changed.append(1, text.bytes[i]);
     else
       append_utf8(changed, static_cast<char32_t>(how == Case::upper ? utf8proc_toupper(value)
                                                  : up               ? utf8proc_totitle(value)

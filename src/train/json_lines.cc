@@ -124,7 +124,8 @@ Repaired repaired(std::string_view line, std::string_view escape) {
       for (const std::string_view name : {"NaN", "Infinity", "-Infinity"}) {
         const std::size_t end = i + name.size();
         if (!line.substr(i).starts_with(name) || (end < line.size() && is_word(line[end]))) continue;
-        result.line.replace(i, name.size(), "0" + std::string(name.size() - 1, ' '));
+        result.line.replace(i, name.size(), name.size(), ' ');
+        result.line[i] = '0';
         result.numbers = true;
         i = end - 1;
         break;
