@@ -515,7 +515,7 @@ class FrameTimes(unittest.TestCase):
         time.sleep(0.5)
         note = browser.script("return document.getElementById('steps-missing').textContent")
         self.assertIn(f"{len(held)} of 144 heads have q, k, v and z in this file", note)
-        self.assertIn("(layer.head) " + ", ".join(f"{at // 12}.{at % 12}" for at in held) + ".", note)
+        self.assertIn("(layer.head): " + ", ".join(f"{at // 12}.{at % 12}" for at in held) + ".", note)
         self.assertIn(f"--layer {other // 12} --head {other % 12}", note)
         told = {"bytes": os.path.getsize(page)}
         for view, how, before in MOTIONS:

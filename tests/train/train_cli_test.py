@@ -257,7 +257,7 @@ class Resume(TrainTest):
 
     def test_a_resumed_schedule_never_rises_in_silence(self):
         self.fails("out", "--steps", "4", "--learning-rate", "1e-4", "--min-lr", "1e-3", status=2,
-                   says="--min-lr must be at most the learning_rate, 1e-04; found 0.001")
+                   says="--min-lr must be at most the --learning-rate, 1e-04; found 0.001")
         self.train("out", "--steps", "10", "--learning-rate", "1e-3", "--min-lr", "1e-4")
         self.fails("out", "--resume", "--learning-rate", "1e-5", status=2, says=["--min-lr", "1e-05", "0.0001"])
         done = self.train("out", "--resume", "--steps", "14")
@@ -501,7 +501,7 @@ class BadInput(TrainTest):
             file.write(b"?")
         os.truncate(self.path("out/checkpoints/step-000012/model.safetensors"), 1000)
         done = self.train("out", "--resume")
-        lines = [line for line in done.err.splitlines() if "refused" in line]
+        lines = [line for line in done.err.splitlines() if "rejected" in line]
         self.assertEqual(len(lines), 2, done.err)
         for line, name in zip(lines, ["step-000014/optimizer.safetensors", "step-000012/model.safetensors"]):
             self.assertTrue(line.startswith("qkv: warning: "), line)
