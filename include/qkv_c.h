@@ -96,7 +96,7 @@ typedef struct qkv_attention_options {
   double softcap;                /* 0: off */
   const qkv_array* alibi_slopes; /* [n_head], floating, or NULL */
   const qkv_array* sinks;        /* [n_head], floating, or NULL */
-  int require_visible_key;       /* a query without a visible key is an error; otherwise its output is 0 */
+  int require_readable_key;      /* a query without a visible key is an error; otherwise its output is 0 */
   double dropout;                /* 0 (off) ... below 1; for training */
   uint64_t dropout_seed;
 } qkv_attention_options;

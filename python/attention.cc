@@ -138,7 +138,7 @@ window (left, right): keys from position - left to position + right, None or -1 
 or floating (added), broadcasts to [..., n_head, q_len, kv_len]. alibi [n_head]: adds -slope * |j - position|.
 softcap: scores become softcap * tanh(scores / softcap). sinks [n_head]: a logit in the denominator without a value.
 q_lengths, kv_lengths: one per sequence. scale: default 1 / sqrt(d_k). A query without a visible key gives zeros, or
-ValueError with require_visible_key.
+ValueError with require_readable_key.
 
 Returns out [..., n_head, q_len, d_v] of q's type and framework, or a tuple with lse [..., n_head, q_len] and probs
 [..., n_head, q_len, kv_len] (f32, or f64 for f64) if requested. out=: an array to write to, which is returned. Raises

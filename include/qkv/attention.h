@@ -69,7 +69,7 @@ struct AttentionOptions {
   double softcap = 0;                         // 0: off
   ConstView alibi_slopes = {};                // [n_head], floating
   ConstView sinks = {};                       // [n_head], floating: a logit in the denominator without a value
-  bool require_visible_key = false;           // a query (not past q_lengths) without a visible key is an error
+  bool require_readable_key = false;          // a query (not past q_lengths) without a visible key is an error
   std::int64_t first_key = 0;  // absolute position of key 0 (rolling cache): sums are split at fixed absolute
                                // positions, so that decode is bit-identical to a full pass; does not affect
                                // masks or alignment

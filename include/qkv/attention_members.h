@@ -35,8 +35,8 @@ void for_each_other_option(const Visit& visit, Options&... o) {
   visit(OptionText{"softcap", "Softcap of the scores; 0 = off", "softcap"}, o.softcap...);
   visit(OptionText{"alibi_slopes", "ALiBi slope per head", "alibi"}, o.alibi_slopes...);
   visit(OptionText{"sinks", "Sink logit per head, in the softmax denominator only", "sinks"}, o.sinks...);
-  visit(OptionText{"require_visible_key", "Fail if a query has no visible key", "require_visible_key"},
-        o.require_visible_key...);
+  visit(OptionText{"require_readable_key", "Fail if a query has no visible key", "require_readable_key"},
+        o.require_readable_key...);
   visit(OptionText{"dropout", "Dropout of attention weights, for training", "_dropout"}, o.dropout...);
 }
 template <class Visit, class... Options>

@@ -49,7 +49,7 @@ def calls(draw):
             "mask": st.one_of(ODD, arrays((q_len, kv_len)), st.just(np.ones((q_len, kv_len), bool))),
             "softcap": st.one_of(st.floats(), st.integers(0, 4)), "window": ODD,
             "alibi": st.one_of(ODD, arrays((heads * group,))), "sinks": st.one_of(ODD, arrays((heads * group,))),
-            "q_lengths": ODD, "kv_lengths": ODD, "require_visible_key": st.booleans(),
+            "q_lengths": ODD, "kv_lengths": ODD, "require_readable_key": st.booleans(),
             "return_lse": st.booleans(), "return_probs": st.booleans(),
             "out": st.one_of(ODD, arrays(lead + (heads * group, q_len, d_v)))}.items():
         if draw(st.integers(0, 5)) == 0:

@@ -76,7 +76,7 @@ void attention(const ConstView& q, const ConstView& k, const ConstView& v, const
   check_output("out", wanted.out, out_shape(p), p.q.dtype, sum_type(p));
   check_output("lse", wanted.lse, lse_shape(p), sum_type(p), sum_type(p));
   check_output("probs", wanted.probs, scores_shape(p), sum_type(p), sum_type(p));
-  if (p.require_visible_key) check_readable(p);
+  if (p.require_readable_key) check_readable(p);
   if (path == AttentionPath::tiled) {
     tiled_forward(p, wanted);
   } else {
@@ -109,7 +109,7 @@ void attention_steps(const ConstView& q, const ConstView& k, const ConstView& v,
   check_output("out", also.out, out_shape(p), p.q.dtype, sum_type(p));
   check_output("lse", also.lse, lse_shape(p), sum_type(p), sum_type(p));
   check_output("probs", also.probs, scores_shape(p), sum_type(p), sum_type(p));
-  if (p.require_visible_key) check_readable(p);
+  if (p.require_readable_key) check_readable(p);
   reference_forward(p, also, wanted);
 }
 
@@ -126,7 +126,7 @@ void attention_backward(const ConstView& q, const ConstView& k, const ConstView&
   if (!is_floating(dout.dtype)) fail("dout must be floating", std::string(dtype_name(dout.dtype)));
   AttentionGradients wanted = gradients;
   check_gradients(p, options.mask, wanted);
-  if (p.require_visible_key) check_readable(p);
+  if (p.require_readable_key) check_readable(p);
   if (path == AttentionPath::tiled) {
     tiled_backward(p, out, lse, dout, wanted);
   } else {

@@ -229,7 +229,7 @@ AttentionProblem make_problem(const ConstView& q, const ConstView& k, const Cons
     if (!fits(slope, q.dtype)) fail("alibi_slopes must be finite", number(slope));
   }
   p.sinks = head_values("sinks", options.sinks, p);
-  p.require_visible_key = options.require_visible_key;
+  p.require_readable_key = options.require_readable_key;
   set_dropout(p, options.dropout);
   return p;
 }
@@ -240,7 +240,7 @@ void check_readable(const AttentionProblem& p) {
     for (std::int64_t h = 0; h < (heads_alike ? 1 : p.n_head); ++h) {
       for (std::int64_t i = 0; i < p.sequences[static_cast<std::size_t>(b)].q_len; ++i) {
         if (row_is_readable(p, b, h, i)) continue;
-        fail("every query must have a key that it may attend to (require_visible_key)",
+        fail("every query must have a key that it may attend to (require_readable_key)",
              "none for query " + std::to_string(i) + " of head " + std::to_string(h) + " of sequence " +
                  std::to_string(b));
       }

@@ -30,7 +30,7 @@ struct AttentionProblem {
   std::vector<double> slopes;           // [n_head] or empty
   std::vector<double> sinks;            // [n_head] or empty
   std::vector<SequenceSpan> sequences;  // [batch]
-  bool require_visible_key;
+  bool require_readable_key;
   Dropout dropout;              // false: none
   std::int64_t first_sequence;  // index of sequence 0 for dropout
 
@@ -44,7 +44,7 @@ struct AttentionProblem {
 AttentionProblem make_problem(const ConstView& q, const ConstView& k, const ConstView& v,
                               const AttentionOptions& options);
 
-// Throws std::invalid_argument naming the first row that may attend to no key (for require_visible_key).
+// Throws std::invalid_argument naming the first row that may attend to no key (for require_readable_key).
 void check_readable(const AttentionProblem& problem);
 
 // Broadcasts a view to rank 4 with the full scores shape [batch, n_head, q_len, kv_len] and stride 0 along the

@@ -184,8 +184,8 @@ TEST_F(Attend, WhatMakesNoSenseTogetherIsMisuse) {
   expect_misuse("--causal top-left --align top-left --window=1,1", "leave out --align");
   expect_misuse("--causal top-left --window=1", "--window expected LEFT,RIGHT");
   expect_misuse("--causal top-left --window=-2,1", "--window expected");
-  expect_misuse("--causal start --start 1,x", "--start takes integers");
-  expect_misuse("--causal start --start=1,", "--start takes integers");
+  expect_misuse("--causal start --start 1,x", "--start expected comma-separated integers");
+  expect_misuse("--causal start --start=1,", "--start expected comma-separated integers");
   expect_misuse("--causal sideways", "--causal");
   expect_misuse("--causal", "--causal with 3 queries and 5 keys needs an alignment");
   expect_misuse("--dtype f8", "--dtype");

@@ -206,7 +206,7 @@ TEST_F(Errors, ValuesForEachHead) {
 }
 
 TEST_F(Errors, UnreadableRowIsNamed) {
-  options.require_visible_key = true;
+  options.require_readable_key = true;
   mask = Tensor({2, 6, 3, 5}, DType::boolean);
   for (std::int64_t e = 0; e < mask.size(); ++e) mask.data<bool>()[e] = true;
   for (std::int64_t j = 0; j < 5; ++j) mask.data<bool>()[((1 * 6 + 4) * 3 + 2) * 5 + j] = false;

@@ -65,7 +65,9 @@ class ChatTerminal : public qkv_test::ChatCommand {
 
 std::string seed_in(const std::string& shown) {
   std::smatch match;
-  return std::regex_search(shown, match, std::regex("seed ([0-9]+): -s \\1 ")) ? match[1].str() : "";
+  return std::regex_search(shown, match, std::regex("seed ([0-9]+) \\(repeat this conversation with -s \\1\\)"))
+             ? match[1].str()
+             : "";
 }
 
 // The lines that are answers.

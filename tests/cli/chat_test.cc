@@ -97,7 +97,7 @@ TEST_F(ChatCommand, AnUnknownTemplateIsRefusedWithAHint) {
   write_template("{{ '### Instruction: ' + message['content'] }}");
   const Finished unknown = chat("Hello\n");
   EXPECT_EQ(unknown.status, 1);
-  EXPECT_THAT(unknown.err, testing::MatchesRegex("qkv: [^\n]*### Instruction[^\n]*--template takes chatml, [^\n]*\n"));
+  EXPECT_THAT(unknown.err, testing::MatchesRegex("qkv: [^\n]*### Instruction[^\n]*use --template chatml, [^\n]*\n"));
   EXPECT_EQ(chat("Hello\n", {"--template", "chatml", "-n", "1"}).status, 0);
   const Finished unfit = chat("Hello\n", {"--template", "llama3"});
   EXPECT_EQ(unfit.status, 1);
@@ -106,7 +106,7 @@ TEST_F(ChatCommand, AnUnknownTemplateIsRefusedWithAHint) {
   EXPECT_EQ(named.status, 2);
   EXPECT_THAT(named.err, HasSubstr("'alpaca'"));
   std::filesystem::remove(path("model/tokenizer_config.json"));
-  EXPECT_THAT(chat("Hello\n").err, HasSubstr("has no chat template; --template takes"));
+  EXPECT_THAT(chat("Hello\n").err, HasSubstr("has no chat template; use --template"));
 }
 
 TEST_F(ChatCommand, TemplatesAreFoundWhereTheyMayStand) {

@@ -78,7 +78,8 @@ TEST_F(DataCommands, WhatIsReadIsNotWrittenOver) {
   for (const std::string& out :
        {path("text.txt"), path("link.txt"), path("../") + directory_.filename().string() + "/text.txt"})
     for (const std::string& data : {path("text.txt"), directory_.string()})
-      expect_one_line(run_qkv({"tokenize", "--data", data, "--tokenizer", "bytes", "--out", out}), 2, "would overwrite the input");
+      expect_one_line(run_qkv({"tokenize", "--data", data, "--tokenizer", "bytes", "--out", out}), 2,
+                      "would overwrite the input");
   expect_one_line(tokenize({"--data", path("text.txt"), "--tokenizer", "bytes", "--tokenizer-out", path("text.txt")}),
                   2, "would overwrite the input");
   expect_one_line(tokenize({"--data", path("text.txt"), "--tokenizer", "bytes", "--tokenizer-out", path("tokens.bin")}),
@@ -147,16 +148,16 @@ TEST_F(DataCommands, SeparatorsAndBadLinesAreSaid) {
   const Finished letters = said({"--data", path("stories.txt")});
   EXPECT_EQ(letters.status, 0) << letters.err;
   EXPECT_THAT(letters.err, HasSubstr("--document-separator '<|endoftext|>'"));
-  EXPECT_THAT(letters.out, HasSubstr("1 documents"));
+  EXPECT_THAT(letters.out, HasSubstr("documents: 1"));
   const Finished split = said({"--data", path("stories.txt"), "--document-separator", "<|endoftext|>"});
   EXPECT_EQ(split.err, "");
-  EXPECT_THAT(split.out, HasSubstr("2 documents"));
+  EXPECT_THAT(split.out, HasSubstr("documents: 2"));
   EXPECT_EQ(training_text(), "one\n<|endoftext|>two\n");
   write("bad.jsonl", "{\"text\": \"one\"}\nnonsense\n{\"text\": \"two\"}\n");
   expect_one_line(said({"--data", path("bad.jsonl")}), 1, "bad.jsonl: at byte 17: line 2: the line is not valid JSON");
   const Finished skipped = said({"--data", path("bad.jsonl"), "--skip-bad-lines"});
   expect_one_line(skipped, 0, "1 line is skipped; the first: " + path("bad.jsonl") + ": at byte 17: line 2");
-  EXPECT_THAT(skipped.out, HasSubstr("2 documents"));
+  EXPECT_THAT(skipped.out, HasSubstr("documents: 2"));
   expect_one_line(tokenize({"--data", "-", "--tokenizer", "bytes"}, std::string("a\0b\0c\0", 6)), 1, "is UTF-16 text");
 }
 
@@ -208,7 +209,8 @@ TEST_F(DataCommands, TrainingOnATokenFileIsTrainingOnItsText) {
   expect_one_line(run_qkv({"train", "--out", path("b"), "--resume", "--steps", "3"}), 2, "is less than the");
   EXPECT_EQ(run_shell("cmp " + path("a/model.safetensors") + " " + path("b/model.safetensors")).status, 0);
   expect_one_line(train({"--data", path("moved.bin"), "--out", path("c"), "--tokenizer", "bytes"}), 2, "--tokenizer");
-  expect_one_line(train({"--data", path("moved.bin"), path("text.txt"), "--out", path("c")}), 2, "alone");
+  expect_one_line(train({"--data", path("moved.bin"), path("text.txt"), "--out", path("c")}), 2,
+                  "must be the only one");
 }
 
 TEST_F(DataCommands, EvalGivesLossPerplexityAndBitsPerByte) {

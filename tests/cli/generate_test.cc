@@ -79,7 +79,7 @@ TEST_F(GenerateCommand, NaNWeightsAreAnErrorAndNotText) {
   });
   const Finished finished = generate({"-p", "1", "-n", "3"});
   EXPECT_EQ(finished.status, 1);
-  EXPECT_THAT(finished.err, testing::MatchesRegex("qkv: [^\n]*NaN[^\n]*\n"));
+  EXPECT_THAT(finished.err, testing::MatchesRegex("qkv: [^\n]*not finite\n"));
 }
 
 TEST_F(GenerateCommand, CtrlCEndsCleanly) {

@@ -329,8 +329,8 @@ TEST(LayersThatDiffer, APageRefusesByNameWhatItCannotShow) {
     return found;
   };
   using testing::HasSubstr;
-  EXPECT_THAT(message([](LayerConfig& c) { c.n_head = 2; }), HasSubstr("found another number in layer 1"));
-  EXPECT_THAT(message([](LayerConfig& c) { c.v_head_dim = 2; }), HasSubstr("found another size in layer 1"));
+  EXPECT_THAT(message([](LayerConfig& c) { c.n_head = 2; }), HasSubstr("found a different number in layer 1"));
+  EXPECT_THAT(message([](LayerConfig& c) { c.v_head_dim = 2; }), HasSubstr("found a different size in layer 1"));
   EXPECT_THAT(message([](LayerConfig& c) { c.positions = Positions::none; }), HasSubstr("rotary positions in all"));
   EXPECT_THAT(message([](LayerConfig& c) { c.window_left = 3; }), HasSubstr("found a window in layer 1"));
   EXPECT_THAT(message([](LayerConfig& c) { c.attention_scale = 3; }), HasSubstr("found an attention_scale in layer 1"));

@@ -41,8 +41,8 @@ TEST(PageSize, TellsBeforeThePassWhatDoesNotFitAndWhatDoes) {
   test::disturb<float>(model, 0.3, 4);
   const std::vector<std::int32_t> tokens = test::random_tokens(config(), 1, 1000, 5).tokens;
   const std::string told = refused(model, tokens, kMax);
-  EXPECT_THAT(told, testing::HasSubstr("into 0.5 MB"));
-  EXPECT_THAT(told, testing::HasSubstr(" of 1000 tokens take "));
+  EXPECT_THAT(told, testing::HasSubstr("fit in 0.5 MB"));
+  EXPECT_THAT(told, testing::HasSubstr(" of 1000 tokens need "));
   const std::size_t at = told.find("a text of about ");
   ASSERT_NE(at, std::string::npos) << told;
   const int fits = std::stoi(told.substr(at + 16));
