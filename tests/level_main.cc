@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the tests at the level that QKV_CPU names, and prints it. Where the processor lacks it, the program ends with
-// kSkipped, which CTest shows as a skipped test.
+// Runs the tests at the level that QKV_CPU names, and prints it. If the processor lacks the level, the program exits
+// with kSkipped, which CTest reports as a skipped test.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A new folder for a test's files: in memory where there is such a place, since runs sync often and disks take their
-// time.
+// A new folder for a test's files: in memory if possible, since training runs sync often and disks are slow.
 #pragma once
 
 #include <sys/statvfs.h>
@@ -14,7 +13,7 @@
 
 namespace qkv::test {
 
-// PREFIX and six characters in /dev/shm, or with the other temporary files if that lacks space or cannot be written.
+// PREFIX and six characters in /dev/shm, or with the other temporary files if that is full or not writable.
 inline std::string make_memory_folder(const std::string& prefix) {
   constexpr std::uint64_t kSpace = std::uint64_t{256} << 20;
   struct statvfs found {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rule of flash-attention's tests: against f64, the fast path's error is at most twice that of the naive path in
-// the same precision, plus one unit in the last place of the largest value.
+// The rule of flash-attention's tests: measured against f64, the fast path's error is at most twice that of the naive
+// path in the same precision, plus one unit in the last place of the largest value.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,10 +20,10 @@ double unit_in_the_last_place(double x) {
   return static_cast<double>(std::nextafter(f, std::numeric_limits<float>::infinity()) - f);
 }
 
-// The largest errors seen over some inputs of one kind: one input alone would compare two accidents.
+// The largest errors over several inputs of one kind; with a single input the comparison would be down to chance.
 class Rule {
  public:
-  // `allowance`: what rounding of the values that the backward pass is handed (out and lse, in f32) may cost.
+  // `allowance`: the error that rounding the inputs of the backward pass (out and lse, in f32) may cause.
   void add(const ConstView& exact, const ConstView& naive, const ConstView& fast, double allowance = 0) {
     const std::vector<double> e = values(exact), n = values(naive), f = values(fast);
     for (std::size_t x = 0; x < e.size(); ++x) {
@@ -87,8 +87,8 @@ struct Rules {
     out.add(exact.out, naive.out, fast.out);
     lse.add(exact.lse, naive.lse, fast.lse);
     // dscores = probs * (dout . v - D): both terms are sums of d products, and D comes from the rounded out. A rounded
-    // lse moves a row's probabilities together; where it is large a path has to do better than that.
-    // (With the default scale the root of d products in a sum cancels against 1 / sqrt(d).)
+    // lse scales all probabilities of a row; where lse is large, a path has to do better than that. (With the default
+    // scale, the sqrt(d) of a sum of d products cancels against 1 / sqrt(d).)
     const double scores = 0x1p-23 * largest(dy) * largest(v);
     const double queries = std::sqrt(static_cast<double>(2 * q.shape()[2]));
     dq.add(exact_b.dq, naive_b.dq, fast_b.dq, scores * largest(k));
@@ -99,7 +99,7 @@ struct Rules {
 
 constexpr std::uint64_t kSeeds = 6;
 
-// The rule over a few seeds of inputs that `change` makes special.
+// Checks the rule over a few seeds, with inputs modified by `change`.
 template <class Change>
 void expect_rule(std::int64_t q_len, std::int64_t kv_len, std::int64_t d, double deviation, const Change& change) {
   Rules rules;
@@ -126,7 +126,7 @@ TEST(Accuracy, AwkwardLengths) {
   }
 }
 
-TEST(Accuracy, EveryHeadDimensionNearAVector) {
+TEST(Accuracy, EveryHeadDimensionNearAVectorWidth) {
   for (std::int64_t d : {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 80, 83, 128, 200, 512}) {
     SCOPED_TRACE(d);
     expect_rule(50, 70, d, 1, [](Inputs&) {});
@@ -178,7 +178,7 @@ TEST(Accuracy, Infinities) {
   });
 }
 
-// Products of 40 * 40 * 64 pass the largest f16 before the scale makes them small: sums are f32.
+// Products of 40 * 40 * 64 exceed the largest f16 before they are scaled: sums are f32.
 TEST(Accuracy, HalfPrecisionProductsDoNotOverflow) {
   for (DType dtype : {DType::f16, DType::bf16}) {
     const Tensor q = make({1, 1, 1, 64}, std::vector<double>(64, 40), dtype);

@@ -100,7 +100,7 @@ Tensor bool_mask(const Dims& shape, std::initializer_list<int> allowed) {
 
 StridedArray::StridedArray(const Dims& shape, DType dtype, Draw& draw, double sentinel)
     : sentinel_(rounded(sentinel, dtype)) {
-  std::vector<int> order(static_cast<std::size_t>(shape.rank()));  // axes from the outermost in memory
+  std::vector<int> order(static_cast<std::size_t>(shape.rank()));  // axes from outermost to innermost in memory
   std::iota(order.begin(), order.end(), 0);
   if (draw.chance(0.3)) std::swap(order[1], order[2]);  // [batch, seq, heads, d]
   if (draw.chance(0.15)) std::swap(order[static_cast<std::size_t>(draw.from(0, shape.rank() - 1))], order.back());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays for the attention tests: made from values, read as doubles at an index, laid out in any way.
+// Arrays for the attention tests: made from values, read as doubles by index, in any memory layout.
 #pragma once
 
 #include <cmath>
@@ -15,10 +15,10 @@ namespace qkv::test {
 
 double get(const ConstView& view, std::int64_t offset);
 void set(const View& view, std::int64_t offset, double value);
-// The value after rounding to a type.
+// The value rounded to a type.
 double rounded(double value, DType dtype);
 
-// All elements in row-major order of the indices, whatever the strides.
+// All elements in row-major order of their indices, whatever the strides.
 std::vector<double> values(const ConstView& view);
 void fill(const View& view, const std::vector<double>& values);
 
@@ -27,7 +27,7 @@ Tensor random(const Dims& shape, std::uint64_t seed, DType dtype = DType::f32, d
 Tensor converted(const ConstView& view, DType dtype);
 Tensor bool_mask(const Dims& shape, std::initializer_list<int> allowed);
 
-// Random numbers in a row.
+// A sequence of random numbers.
 class Draw {
  public:
   Draw(std::uint64_t seed, std::uint64_t stream) : random_(seed, stream) {}
@@ -43,12 +43,12 @@ class Draw {
   std::uint64_t next_ = 0;
 };
 
-// An array with axes in any order in memory, gaps, and strides of both signs; the gaps hold a sentinel.
+// An array with its axes in any memory order, gaps, and strides of both signs; the gaps contain a sentinel.
 class StridedArray {
  public:
   StridedArray(const Dims& shape, DType dtype, Draw& draw, double sentinel);
   const View& view() const { return view_; }
-  // Nothing was written between the elements.
+  // Whether the gaps between the elements are unchanged.
   bool gaps_untouched() const;
 
  private:
@@ -57,7 +57,7 @@ class StridedArray {
   View view_;
 };
 
-// What attention() gives, in tensors of the sums' type.
+// Results of attention(), in tensors of the accumulation type.
 struct Forward {
   Tensor out;    // [batch, n_head, q_len, d_v]
   Tensor lse;    // [batch, n_head, q_len]
@@ -66,16 +66,16 @@ struct Forward {
 Forward forward(const ConstView& q, const ConstView& k, const ConstView& v, const AttentionOptions& options);
 
 struct Backward {
-  Tensor dq, dk, dv;     // as q, k, v
-  Tensor dmask, dsinks;  // as the floating mask and the sinks; empty without
+  Tensor dq, dk, dv;     // shaped as q, k, v
+  Tensor dmask, dsinks;  // shaped as the floating mask and the sinks; empty without them
 };
 Backward backward(const ConstView& q, const ConstView& k, const ConstView& v, const Forward& forward,
                   const ConstView& dout, const AttentionOptions& options);
 
-// The paths that a type has.
+// The paths that support a type.
 std::vector<AttentionPath> paths(DType dtype = DType::f32);
 
-// The same bits.
+// Whether the bits are the same.
 bool same_bits(const ConstView& a, const ConstView& b);
 
 }  // namespace qkv::test

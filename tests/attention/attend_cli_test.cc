@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `qkv attend` as people run it: results, exit statuses and messages.
+// `qkv attend` on the command line: results, exit statuses and messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 struct Outcome {
   int status;
-  std::string text;  // standard output and error
+  std::string text;  // standard output and standard error
 };
 
 class Attend : public ::testing::Test {
@@ -42,7 +42,7 @@ class Attend : public ::testing::Test {
   std::string file(const std::string& name) const { return folder + "/" + name + ".npy"; }
   Tensor result(const std::string& name) const { return load_npy(file(name)); }
 
-  // NAME@ in the arguments stands for the array file of that name.
+  // NAME@ in the arguments is replaced by the path of that array's file.
   Outcome run(const std::string& arguments, bool with_arrays = true) const {
     std::string command = std::string(QKV_BINARY) + " attend ";
     if (with_arrays) command += "--q q@ --k k@ --v v@ --out out@ ";
@@ -77,7 +77,7 @@ class Attend : public ::testing::Test {
   std::string folder;
 };
 
-TEST_F(Attend, GivesTheLibrarysResults) {
+TEST_F(Attend, MatchesTheLibrary) {
   const Outcome o =
       run("--causal start --start=-1,2 --window=2,0 --softcap 3 --scale 0.7 --path reference --lse lse@ --probs probs@ "
           "--dout dout@ --dq dq@ --dk dk@ --dv dv@");
@@ -151,7 +151,7 @@ TEST_F(Attend, ThreeAxesGetABatchOfOne) {
   EXPECT_EQ(to_string(result("out").shape()), "[1, 4, 3, 6]");
 }
 
-TEST_F(Attend, CausalAloneIsClearWhereQueriesAndKeysHaveOneLength) {
+TEST_F(Attend, CausalNeedsNoAlignmentForEqualLengths) {
   put("k", random({2, 2, 3, 8}, 2));
   put("v", random({2, 2, 3, 6}, 3));
   for (const char* how : {"--causal", "--causal top_left", "--causal=bottom-right"}) {
@@ -171,7 +171,7 @@ TEST_F(Attend, TracesTheSteps) {
   EXPECT_EQ(values(load_npy(folder + "/a/b/masked.npy"))[1], -INFINITY);
 }
 
-TEST_F(Attend, WhatMakesNoSenseTogetherIsMisuse) {
+TEST_F(Attend, ConflictingOptionsAreUsageErrors) {
   put("mask", random({3, 5}, 5));
   put("bools", bool_mask({5}, {1, 1, 1, 0, 1}));
   put("four", random({4}, 6));
@@ -204,7 +204,7 @@ TEST_F(Attend, WhatMakesNoSenseTogetherIsMisuse) {
   EXPECT_EQ(run("--q q@", false).status, 2);
 }
 
-TEST_F(Attend, WhatDoesNotFitIsAFailure) {
+TEST_F(Attend, InvalidArraysAreErrors) {
   put("ints", make({2}, {1, 1}, DType::f32));
   put("mask", random({4, 5}, 5));
   expect_failure("--mask mask@", "[attention] mask must broadcast");
@@ -220,7 +220,7 @@ TEST_F(Attend, WhatDoesNotFitIsAFailure) {
   expect_failure("", "[attend] --k must be floating [batch, heads, seq, dim]; found f32 [5, 8]");
 }
 
-TEST_F(Attend, HelpTeaches) {
+TEST_F(Attend, HelpExplains) {
   const Outcome o = run("--help", false);
   EXPECT_EQ(o.status, 0);
   EXPECT_THAT(o.text, HasSubstr("Visible keys"));

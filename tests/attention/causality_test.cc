@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A token that comes later changes nothing that came before: no output, and no gradient of a loss on earlier outputs.
+// Later tokens do not affect earlier ones: neither outputs, nor the gradients of a loss on earlier outputs.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -16,7 +16,7 @@ struct Tokens {
   Tensor v = random({1, kKvHeads, kTokens, kDv}, 3), dout = random({1, kHeads, kTokens, kDv}, 4);
 };
 
-// Tokens from `first` on of [1, heads, tokens, d] become others.
+// Replaces the tokens from `first` on of [1, heads, tokens, d].
 void replace_from(Tensor& t, std::int64_t first, double factor, double shift) {
   const std::int64_t heads = t.shape()[1], d = t.shape()[3];
   for (std::int64_t h = 0; h < heads; ++h)
@@ -44,7 +44,7 @@ TEST_P(Causality, LaterTokensChangeNoEarlierBit) {
     for (std::int64_t t : {1, 2, 47, 48, 63, 64, 65, 96, 127, 128, 129, 149}) {
       SCOPED_TRACE("first changed token " + std::to_string(t));
       Tokens before, after;
-      replace_from(before.dout, t, 0, 0);  // the loss looks at the first t outputs
+      replace_from(before.dout, t, 0, 0);  // the loss uses only the first t outputs
       replace_from(after.dout, t, 0, 0);
       replace_from(after.q, t, -3, 1);
       replace_from(after.k, t, 2, 5);
@@ -60,7 +60,7 @@ TEST_P(Causality, LaterTokensChangeNoEarlierBit) {
       EXPECT_TRUE(same_bits(first_tokens(b.dq, t), first_tokens(c.dq, t)));
       EXPECT_TRUE(same_bits(first_tokens(b.dk, t), first_tokens(c.dk, t)));
       EXPECT_TRUE(same_bits(first_tokens(b.dv, t), first_tokens(c.dv, t)));
-      for (const Tensor* later : {&c.dk, &c.dv})  // and later tokens get none of it
+      for (const Tensor* later : {&c.dk, &c.dv})  // and later tokens get no gradient
         for (std::int64_t h = 0; h < kKvHeads; ++h)
           for (std::int64_t e = (h * kTokens + t) * later->shape()[3]; e < (h + 1) * kTokens * later->shape()[3]; ++e)
             ASSERT_EQ(later->data()[e], 0);
@@ -68,8 +68,8 @@ TEST_P(Causality, LaterTokensChangeNoEarlierBit) {
   }
 }
 
-// Fewer tokens at the end are as good as masked ones.
-TEST_P(Causality, PrefixesHaveTheBitsOfTheWhole) {
+// Leaving tokens out at the end gives the same results as masking them.
+TEST_P(Causality, PrefixesMatchTheWholeBitForBit) {
   AttentionOptions options;
   options.causal = true;
   options.alignment = Alignment::top_left;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same bits with any number of threads, alone or in a batch, in any layout, again and again.
+// The same bits at any thread count, alone or in a batch, in any layout, and on every run.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace qkv::test {
 namespace {
 
-// A drawn case as dense arrays.
+// A random case as dense arrays.
 struct Call {
   Tensor q, k, v, dout, mask, slopes, sinks;
   AttentionOptions options;
@@ -83,7 +83,7 @@ std::vector<std::int64_t> of_sequence(const std::vector<std::int64_t>& all, std:
   return {all[static_cast<std::size_t>(b)]};
 }
 
-TEST(Determinism, AloneAsInABatch) {
+TEST(Determinism, SameAloneAndInABatch) {
   for (int n = 0; n < 80 && !::testing::Test::HasFailure(); ++n) {
     Draw draw(32, static_cast<std::uint64_t>(n));
     const RandomCase drawn = RandomCase::draw(draw);

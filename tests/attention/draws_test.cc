@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both paths, forward and backward, against attention written a second time, over drawn combinations of all options.
+// Both paths, forward and backward, against an independent implementation, over random combinations of all options.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,9 +14,9 @@ namespace {
 constexpr int kCases = 2000;
 constexpr double kSentinel = -12345;
 
-// An element may be this many times its bound away. The textbook path was seen at 0.3 (f64) and 2.3 (f32) roundings;
-// sums in another order and an exp2 of their own get some more. With two-byte storage a path may round the
-// probabilities to that type, half a unit each, once for the values and once for the gradients.
+// Allowed error in multiples of the reference's bound. The textbook path reaches 0.3 (f64) and 2.3 (f32) roundings;
+// other summation orders and a custom exp2 need somewhat more. With two-byte storage, a path may round the
+// probabilities to that type: half a unit each, once for the values and once for the gradients.
 double tolerance(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -30,7 +30,7 @@ double tolerance(DType dtype) {
   }
 }
 
-// The arrays of a case in some layout, and the call on them.
+// The arrays of a case in some layout, and the calls on them.
 class Comparison {
  public:
   Comparison(const RandomCase& c, AttentionPath path, DType dtype, Draw& draw)
@@ -107,7 +107,7 @@ class Comparison {
   Tensor mask_, slopes_, sinks_;
 };
 
-TEST(Draws, AllOptionsAgreeWithTheEquations) {
+TEST(RandomCases, AllOptionsAgreeWithTheEquations) {
   for (int n = 0; n < kCases && !HasFailure(); ++n) {
     Draw draw(2024, static_cast<std::uint64_t>(n));
     const RandomCase c = RandomCase::draw(draw);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout of probabilities: the mean stays, lse and probs stay, and what is dropped depends on the pair alone.
+// Dropout of probabilities preserves the mean, lse and probs; what is dropped depends only on the query-key pair.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,8 +11,8 @@
 namespace qkv::test {
 namespace {
 
-// v is the unit matrix, so that out is what each key is weighted with.
-TEST(AttentionDropout, DropsProbabilitiesOneByOne) {
+// v is the identity matrix, so out contains the weight of each key.
+TEST(AttentionDropout, DropsIndividualProbabilities) {
   constexpr std::int64_t kHeads = 3, kQueries = 70, kKeys = 64;
   std::vector<double> unit(kKeys * kKeys);
   for (std::size_t j = 0; j < kKeys; ++j) unit[j * kKeys + j] = 1;
@@ -42,8 +42,8 @@ TEST(AttentionDropout, DropsProbabilitiesOneByOne) {
     }
 }
 
-// The mean over many seeds is attention without dropout.
-TEST(AttentionDropout, KeepsTheMean) {
+// The mean over many seeds equals attention without dropout.
+TEST(AttentionDropout, PreservesTheMean) {
   const Tensor q = random({1, 2, 5, 6}, 1), k = random({1, 1, 40, 6}, 2), v = random({1, 1, 40, 3}, 3);
   AttentionOptions options;
   const std::vector<double> plain = values(forward(q, k, v, options).out);
@@ -60,7 +60,7 @@ TEST(AttentionDropout, KeepsTheMean) {
   for (std::size_t e = 0; e < sum.size(); ++e) EXPECT_NEAR(sum[e], plain[e], 5 * 0.4 / std::sqrt(kSeeds));
 }
 
-TEST(AttentionDropout, OfAnotherSeedOrSequenceIsAnother) {
+TEST(AttentionDropout, DiffersBySeedAndSequence) {
   const Tensor q = random({1, 1, 9, 6}, 1), k = random({1, 1, 40, 6}, 2), v = random({1, 1, 40, 3}, 3);
   AttentionOptions a, b, c;
   a.dropout = {.p = 0.5, .seed = 1};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is refused, in which words, and that nothing is written then.
+// Invalid arguments: the messages, and that no output is written.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -109,7 +109,7 @@ TEST_F(Errors, Results) {
   expect("probs must not repeat elements", "stride 0 along axis 0");
 }
 
-TEST_F(Errors, PositionsMustBeSaid) {
+TEST_F(Errors, AlignmentMustBeGiven) {
   options.causal = true;
   expect("causal needs an alignment", "none");
   options.causal = false;
@@ -205,7 +205,7 @@ TEST_F(Errors, ValuesForEachHead) {
   expect("alibi_slopes must be finite", "inf");
 }
 
-TEST_F(Errors, UnreadableRowIsNamed) {
+TEST_F(Errors, FullyMaskedRowIsNamed) {
   options.require_readable_key = true;
   mask = Tensor({2, 6, 3, 5}, DType::boolean);
   for (std::int64_t e = 0; e < mask.size(); ++e) mask.data<bool>()[e] = true;
@@ -221,7 +221,7 @@ TEST_F(Errors, UnreadableRowIsNamed) {
   expect("every query", "none for query 0 of head 0 of sequence 1");
 }
 
-TEST_F(Errors, TiledPathTakesNoF64) {
+TEST_F(Errors, TiledPathRefusesF64) {
   q = Tensor({1, 1, 1, 1}, DType::f64);
   options.path = AttentionPath::tiled;
   EXPECT_THAT(error_of([&] { attention(q, q, q, options); }),

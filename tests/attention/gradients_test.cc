@@ -11,7 +11,7 @@
 namespace qkv::test {
 namespace {
 
-// What is differentiated: the arrays, and options that point into them.
+// The arrays to differentiate by, and options that point to them.
 struct Layer {
   Tensor q = random({2, 4, 3, 5}, 1, DType::f64), k = random({2, 2, 4, 5}, 2, DType::f64);
   Tensor v = random({2, 2, 4, 3}, 3, DType::f64), dout = random({2, 4, 3, 3}, 4, DType::f64);
@@ -38,7 +38,7 @@ void check(const char* name, Layer& l, Tensor& input, const Tensor& gradient) {
   for (std::int64_t e = 0; e < input.size(); ++e) {
     double& x = input.data<double>()[e];
     const double before = x;
-    if (!std::isfinite(before)) continue;  // -inf in a mask is no number to differentiate at
+    if (!std::isfinite(before)) continue;  // a mask element of -inf has no derivative
     x = before + kStep;
     const double above = loss(l);
     x = before - kStep;
@@ -97,7 +97,7 @@ TEST(Gradients, ScaleZero) {
   check_gradients(l);
 }
 
-TEST(Gradients, MaskOfEveryBroadcast) {
+TEST(Gradients, EveryMaskBroadcast) {
   const Dims shapes[] = {{},        {4},          {3, 1},       {3, 4},       {4, 1, 1},
                          {4, 3, 4}, {2, 1, 1, 4}, {2, 4, 3, 4}, {1, 4, 1, 4}, {2, 1, 3, 1}};
   for (const Dims& shape : shapes) {
@@ -121,7 +121,7 @@ TEST(Gradients, Sinks) {
   l.sinks = random({4}, 8, DType::f64);
   l.options.causal = true;
   l.options.alignment = Alignment::start;
-  l.options.start = {-1};  // the first row reads nothing
+  l.options.start = {-1};  // the first row sees no key
   check_gradients(l);
 }
 
@@ -141,7 +141,7 @@ TEST(Gradients, Dropout) {
   }
 }
 
-TEST(Gradients, AllAtOnce) {
+TEST(Gradients, AllOptionsTogether) {
   Layer l;
   l.options.dropout = {.p = 0.3, .seed = 4};
   l.slopes = make({4}, {0.5, 0.25, 0.125, 0}, DType::f64);
@@ -168,8 +168,8 @@ TEST(Gradients, OddHeadDimensions) {
   }
 }
 
-// Unwanted gradients change nothing in the wanted ones.
-TEST(Gradients, EachAlone) {
+// Leaving out some gradients does not change the others.
+TEST(Gradients, EachCanBeRequestedSeparately) {
   for (AttentionPath path : paths()) {
     const Tensor q = random({1, 2, 70, 5}, 1), k = random({1, 1, 80, 5}, 2), v = random({1, 1, 80, 4}, 3);
     const Tensor dout = random({1, 2, 70, 4}, 4), mask = random({80}, 5), sinks = random({2}, 6);
@@ -194,7 +194,7 @@ TEST(Gradients, EachAlone) {
   }
 }
 
-// Gradients in the inputs' own storage type are the f32 ones, rounded once.
+// Gradients in the inputs' storage type are the f32 gradients, rounded once.
 TEST(Gradients, InStorageTypes) {
   for (AttentionPath path : paths()) {
     for (DType dtype : {DType::bf16, DType::f16}) {

@@ -44,7 +44,7 @@ std::string error_of(const Call& call) {
 
 struct Sequence {
   Tensor q, k, v;
-  AttentionOptions options;  // those of attend()
+  AttentionOptions options;  // the options of attend()
 
   explicit Sequence(std::int64_t count, DType dtype = DType::f32)
       : q(random({2, 4, count, 24}, 1, dtype)),
@@ -59,7 +59,7 @@ struct Sequence {
   }
 };
 
-// Reads the sequence in chunks and compares each chunk's output with the full pass, bit for bit.
+// Appends the sequence in chunks and compares each chunk's output with the full pass, bit for bit.
 void expect_same_as_whole(const Sequence& s, KvCache& cache, const std::vector<std::int64_t>& chunks) {
   const Forward whole = s.whole();
   std::int64_t read = 0;
@@ -80,7 +80,7 @@ void expect_same_as_whole(const Sequence& s, KvCache& cache, const std::vector<s
 class Decode : public ::testing::TestWithParam<AttentionPath> {};
 INSTANTIATE_TEST_SUITE_P(Paths, Decode, ::testing::ValuesIn(paths()));
 
-TEST_P(Decode, TokenByTokenAndInChunksHasTheBitsOfTheFullPass) {
+TEST_P(Decode, TokenByTokenAndInChunksMatchesTheFullPassBitForBit) {
   for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     SCOPED_TRACE(dtype_name(dtype));
     Sequence s(dtype == DType::f32 ? 330 : 150, dtype);
@@ -106,7 +106,7 @@ TEST_P(Decode, WithSoftcapAlibiSinksAndScale) {
   expect_same_as_whole(s, cache, {1, 2, 30});
 }
 
-TEST_P(Decode, RollingCacheHasTheBitsOfAWindowMask) {
+TEST_P(Decode, RollingCacheMatchesAWindowMaskBitForBit) {
   for (std::int64_t window : {1, 2, 8, 64, 65, 100, 128, 129}) {
     for (std::int64_t spare : {0, 1, 30}) {
       SCOPED_TRACE(std::to_string(window) + " of " + std::to_string(window + spare));
@@ -119,8 +119,8 @@ TEST_P(Decode, RollingCacheHasTheBitsOfAWindowMask) {
   }
 }
 
-TEST(KvCache, KeepsTheNewestOfAWindow) {
-  // A report elsewhere: window 8, six keys 10.0 ... 10.5, then 10.6 ... 10.9 one by one.
+TEST(KvCache, KeepsTheNewestTokensOfAWindow) {
+  // From a bug report elsewhere: window 8, six keys 10.0 ... 10.5, then 10.6 ... 10.9 one by one.
   KvCache cache(1, 1, 1, 1, 8, 8);
   const Tensor first = numbers({100, 101, 102, 103, 104, 105});
   cache.append(first, first);
@@ -129,12 +129,12 @@ TEST(KvCache, KeepsTheNewestOfAWindow) {
   EXPECT_EQ(cache.size(), 8);
   EXPECT_EQ(cache.first_key(), 2);
   const Tensor many = numbers({1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
-  cache.append(many, many);  // more than fits: the newest stay
+  cache.append(many, many);  // exceeds the capacity: the newest stay
   EXPECT_THAT(values(cache.v()), ElementsAre(3, 4, 5, 6, 7, 8, 9, 10));
   EXPECT_EQ(cache.first_key(), 12);
 }
 
-TEST(KvCache, RefusesQueriesWhoseWindowIsGone) {
+TEST(KvCache, RefusesQueriesWithDiscardedWindows) {
   KvCache cache(1, 1, 1, 1, 8, 8);
   const Tensor ten = numbers({1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
   cache.append(ten, ten);
@@ -151,13 +151,13 @@ TEST(KvCache, RefusesMoreThanItsCapacity) {
   cache.append(five, five);
   EXPECT_EQ(error_of([&] { cache.append(five, five); }),
             "[kv_cache] space for 5 more tokens; found 5 cached with a capacity of 8");
-  EXPECT_THAT(values(cache.k()), ElementsAre(1, 2, 3, 4, 5));  // as it was
+  EXPECT_THAT(values(cache.k()), ElementsAre(1, 2, 3, 4, 5));  // unchanged
   const Tensor nine = numbers({1, 2, 3, 4, 5, 6, 7, 8, 9});
   EXPECT_THAT(error_of([&] { KvCache(1, 1, 1, 1, 8).append(nine, nine); }), HasSubstr("0 cached with a capacity of 8"));
 }
 
-// B8 of the reports: what a cache's type cannot hold is said, and nothing of it is kept.
-TEST(KvCache, RefusesNumbersThatItsTypeCannotHold) {
+// B8 of the reports: values that a cache's type cannot represent are an error, and none of them is stored.
+TEST(KvCache, RefusesNumbersThatItsTypeCannotRepresent) {
   struct Case {
     DType dtype;
     double fits, too_large;
@@ -186,7 +186,7 @@ TEST(KvCache, RefusesNumbersThatItsTypeCannotHold) {
       EXPECT_EQ(cache.size(), 3);
     }
   }
-  KvCache cache(1, 1, 1, 1, 4, 0, DType::f32);  // NaN comes out as NaN
+  KvCache cache(1, 1, 1, 1, 4, 0, DType::f32);  // NaN stays NaN
   cache.append(numbers({std::nan("")}), numbers({1}));
   EXPECT_FALSE(cache.finite());
 }
@@ -205,7 +205,7 @@ TEST(KvCache, DiscardsTruncatesAndClears) {
   cache.discard_oldest(2);
   EXPECT_THAT(values(cache.k()), ElementsAre(3, 4, 5));
   EXPECT_EQ(cache.first_key(), 2);
-  cache.append(six, six);  // into the room that became free
+  cache.append(six, six);  // into the freed space
   EXPECT_THAT(values(cache.k()), ElementsAre(3, 4, 5, 6));
   cache.truncate(2);
   EXPECT_THAT(values(cache.v()), ElementsAre(3, 4));
@@ -214,10 +214,10 @@ TEST(KvCache, DiscardsTruncatesAndClears) {
   cache.clear();
   EXPECT_EQ(cache.size(), 0);
   EXPECT_EQ(cache.first_key(), 0);
-  EXPECT_THAT(values(copy.v()), ElementsAre(3, 4));  // a copy has its own contents
+  EXPECT_THAT(values(copy.v()), ElementsAre(3, 4));  // a copy is independent
 }
 
-TEST(KvCache, TruncatedAndReadAgainHasTheSameBits) {
+TEST(KvCache, SameBitsAfterTruncatingAndAppendingAgain) {
   const Sequence s(100);
   const Forward whole = s.whole();
   KvCache cache(2, 2, 24, 16, 100);
@@ -229,7 +229,7 @@ TEST(KvCache, TruncatedAndReadAgainHasTheSameBits) {
   EXPECT_TRUE(same_bits(out, tokens(whole.out, 70, 5)));
 }
 
-TEST(KvCache, APrefixIsACacheOfItsOwnWithTheSameBits) {
+TEST(KvCache, APrefixIsAnIndependentCacheWithTheSameBits) {
   const Sequence s(100);
   const Forward whole = s.whole();
   KvCache cache(2, 2, 24, 16, 400);
@@ -247,7 +247,7 @@ TEST(KvCache, APrefixIsACacheOfItsOwnWithTheSameBits) {
   EXPECT_EQ(error_of([&] { prefix.prefix(1); }), "[kv_cache] a prefix of 0 to 0 tokens; found 1");
 }
 
-TEST(KvCache, AfterDiscardingTheRestIsRead) {
+TEST(KvCache, AttendsToTheRestAfterDiscarding) {
   KvCache cache(1, 1, 1, 1, 8, 8);
   const Tensor five = numbers({1, 2, 3, 4, 5});
   cache.append(five, five);
@@ -263,11 +263,11 @@ TEST(KvCache, RoundsToItsType) {
   cache.append(x, x);
   EXPECT_THAT(values(cache.k()), ElementsAre(1));
   Tensor out({1, 1, 1, 1});
-  cache.attend(x, {}, {out, {}, {}});  // f32 queries of a bf16 cache
+  cache.attend(x, {}, {out, {}, {}});  // f32 queries on a bf16 cache
   EXPECT_EQ(values(out)[0], 1);
 }
 
-TEST(KvCache, ReadsAnyLayout) {
+TEST(KvCache, AcceptsAnyLayout) {
   Tensor k = random({2, 5, 3, 4}, 1), v = random({2, 5, 3, 2}, 2);  // [batch, seq, heads, d]
   KvCache cache(2, 3, 4, 2, 5);
   cache.append(swap_axes(k.view(), 1, 2), swap_axes(v.view(), 1, 2));
@@ -312,7 +312,7 @@ TEST(KvCache, Misuse) {
   EXPECT_THAT(attend(options), HasSubstr("found dropout"));
 }
 
-// A cache takes memory as it fills; what is held moves, and no bit changes.
+// A cache allocates memory as it fills; its contents move without changing a bit.
 TEST(KvCache, GrowsAsItFills) {
   const Sequence s(900);
   for (const std::vector<std::int64_t>& chunks :
@@ -324,7 +324,7 @@ TEST(KvCache, GrowsAsItFills) {
   }
 }
 
-// How many members an aggregate has.
+// The number of members of an aggregate.
 struct Anything {
   template <class T>
   operator T() const;
@@ -341,10 +341,10 @@ TEST(AttentionOptions, AreAllListed) {
   AttentionOptions options;
   int listed = 0;
   for_each_option([&](const OptionText&, const auto&) { ++listed; }, options);
-  EXPECT_EQ(listed + 2, member_count<AttentionOptions>());  // first_key and path are in no list
+  EXPECT_EQ(listed + 2, member_count<AttentionOptions>());  // first_key and path are in neither list
 }
 
-TEST(KvCache, OfBlocksSaysWhatItHolds) {
+TEST(KvCache, BlockTypesHaveBlockViews) {
   const Sequence s(70);
   KvCache cache(2, 2, 24, 16, 600, 0, DType::q8_0);
   cache.append(tokens(s.k, 0, 70), tokens(s.v, 0, 70));
@@ -355,7 +355,7 @@ TEST(KvCache, OfBlocksSaysWhatItHolds) {
   EXPECT_EQ(v.shape, (Dims{2, 2, 67, 16}));
   EXPECT_EQ(k.strides[2], 32);
   EXPECT_EQ(cache.query_dtype(), DType::f32);
-  // Such views are keys and values of attention() like others, forward.
+  // attention() accepts such views as keys and values, forward only.
   AttentionOptions options;
   options.causal = true;
   options.alignment = Alignment::bottom_right;
@@ -373,7 +373,7 @@ TEST(KvCache, OfBlocksSaysWhatItHolds) {
   EXPECT_THAT(error_of([&] { attention(q, k, tokens(s.v, 3, 67), options); }), HasSubstr("must have the same type"));
 }
 
-TEST(KvCache, GrowsFromWhereItsOldestTokenStandsAndWhenItIsRestored) {
+TEST(KvCache, GrowsAfterDiscardingAndWhenRestored) {
   const Sequence s(600);
   for (const DType type : {DType::f32, DType::q8_0}) {
     KvCache cache(2, 2, 24, 16, 600, 0, type);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may read whom, and that what may not be read leaves no trace.
+// Which keys each query may see, and that masked elements have no effect.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,8 @@ class Masks : public ::testing::TestWithParam<AttentionPath> {
  protected:
   Masks() { options.path = GetParam(); }
 
-  // The out of q_len queries over the values 1 ... kv_len with all scores 0: the mean of what each may read.
+  // The outputs of q_len queries over the values 1 ... kv_len with all scores 0: the mean of the values each query
+  // sees.
   std::vector<double> means(std::int64_t q_len, std::int64_t kv_len, std::int64_t batch = 1) const {
     Tensor v({batch, 1, kv_len, 1});
     for (std::int64_t e = 0; e < v.size(); ++e) v.data()[e] = static_cast<float>(e % kv_len + 1);
@@ -47,7 +48,7 @@ TEST_P(Masks, CausalAlignments) {
   EXPECT_THAT(means(4, 2), ElementsAre(1, 1.5, 1.5, 1.5));
   options.alignment = Alignment::bottom_right;
   EXPECT_THAT(means(2, 5), ElementsAre(2.5, 3));
-  EXPECT_THAT(means(4, 2), ElementsAre(0, 0, 1, 1.5));  // the first two stand before every key
+  EXPECT_THAT(means(4, 2), ElementsAre(0, 0, 1, 1.5));  // the first two precede every key
   options.alignment = Alignment::start;
   options.start = {2};
   EXPECT_THAT(means(2, 5), ElementsAre(2, 2.5));
@@ -79,12 +80,12 @@ TEST_P(Masks, WindowsIncludeTheQuerysOwnPosition) {
   EXPECT_THAT(means(4, 4), ElementsAre(1.5, 2, 2.5, 2.5));
   options.window_right = -1;
   EXPECT_THAT(means(4, 4), ElementsAre(2.5, 2.5, 2.5, 2.5));
-  options.window_left = std::numeric_limits<std::int64_t>::max();  // reaches everything, overflows nothing
+  options.window_left = std::numeric_limits<std::int64_t>::max();  // unlimited, without overflow
   options.window_right = std::numeric_limits<std::int64_t>::max();
   EXPECT_THAT(means(4, 4), ElementsAre(2.5, 2.5, 2.5, 2.5));
   options.window_right = 5;
   options.window_left = 1;
-  options.causal = true;  // the narrower of the two
+  options.causal = true;  // the narrower limit applies
   EXPECT_THAT(means(4, 4), ElementsAre(1, 1.5, 2.5, 3.5));
 }
 
@@ -94,11 +95,11 @@ TEST_P(Masks, LengthsCutQueriesAndKeys) {
   EXPECT_THAT(means(3, 4, 2), ElementsAre(1.5, 0, 0, 0, 0, 0));
   options.kv_lengths = {3, 4};
   options.causal = true;
-  options.alignment = Alignment::bottom_right;  // of each sequence's own lengths: starts 2 and 1
+  options.alignment = Alignment::bottom_right;  // aligned to each sequence's own lengths: starts 2 and 1
   EXPECT_THAT(means(3, 4, 2), ElementsAre(2, 0, 0, 1.5, 2, 2.5));
 }
 
-TEST_P(Masks, BoolIsTrueWhereReadingIsAllowed) {
+TEST_P(Masks, TrueMeansMayAttend) {
   const Tensor mask = bool_mask({3, 3}, {0, 1, 1, 0, 0, 1, 0, 0, 0});
   options.mask = mask;
   EXPECT_THAT(means(3, 3), ElementsAre(2.5, 3, 0));
@@ -117,7 +118,7 @@ TEST_P(Masks, ScalarRowAndColumnMasksBroadcast) {
   EXPECT_THAT(means(1, 4, 2), ElementsAre(2.5, 0));
 }
 
-TEST_P(Masks, MasksOfAnyStrides) {
+TEST_P(Masks, MasksWithAnyStrides) {
   Tensor transposed = bool_mask({3, 2}, {1, 0, 0, 1, 1, 1});  // [kv, q]
   options.mask = swap_axes(static_cast<const Tensor&>(transposed).view(), 0, 1);
   EXPECT_THAT(means(2, 3), ElementsAre(2, 2.5));
@@ -140,13 +141,13 @@ TEST_P(Masks, LargeFiniteNegativesAreNumbers) {
   const Tensor mask = make({3}, {-1e9, -1e9, -1e9});
   options.mask = mask;
   EXPECT_THAT(means(2, 3), Each(DoubleNear(2, 1e-6)));
-  // ... and still lose against anything moderate.
+  // ... and still lose to any moderate score.
   const Tensor mixed = make({3}, {-1e9, 0, std::numeric_limits<float>::lowest()});
   options.mask = mixed;
   EXPECT_THAT(means(1, 3), ElementsAre(2));
 }
 
-TEST_P(Masks, RowWithNothingToReadIsZeroEverywhere) {
+TEST_P(Masks, FullyMaskedRowIsZeroEverywhere) {
   const Tensor mask = bool_mask({2, 3}, {0, 0, 0, 1, 0, 1}), sinks = make({1}, {0.5});
   options.mask = mask;
   options.sinks = sinks;
@@ -160,14 +161,14 @@ TEST_P(Masks, RowWithNothingToReadIsZeroEverywhere) {
   const Backward b = backward(q, k, v, f, dout, options);
   EXPECT_THAT(first_three(b.dq), Each(0.0));
   const std::vector<double> dk = values(b.dk), dv = values(b.dv);
-  for (std::size_t c = 0; c < 3; ++c) EXPECT_EQ(dk[3 + c], 0);  // key 1 is read by nobody
+  for (std::size_t c = 0; c < 3; ++c) EXPECT_EQ(dk[3 + c], 0);  // no query sees key 1
   for (std::size_t c = 0; c < 2; ++c) EXPECT_EQ(dv[2 + c], 0);
   EXPECT_TRUE(std::isfinite(values(b.dsinks)[0]));
   EXPECT_NE(values(b.dsinks)[0], 0);
 }
 
-TEST_P(Masks, NanThatMayNotBeReadChangesNoBit) {
-  // Causal over 130 keys, with lengths: query i < 100 never sees keys past it.
+TEST_P(Masks, MaskedNanChangesNoBit) {
+  // Causal over 130 keys, with lengths: queries i < 100 never see later keys.
   options.causal = true;
   options.alignment = Alignment::top_left;
   options.kv_lengths = {120};
@@ -195,7 +196,7 @@ TEST_P(Masks, NanThatMayNotBeReadChangesNoBit) {
 }
 
 TEST_P(Masks, NanInOneRowsMaskedValueLeavesThatRowAlone) {
-  // Key 1 holds NaN; row 0 may not read it, row 1 may.
+  // Key 1 contains NaN; it is masked for row 0 and visible to row 1.
   const Tensor mask = bool_mask({2, 2}, {1, 0, 1, 1});
   options.mask = mask;
   const Forward f = forward(Tensor({1, 1, 2, 1}), Tensor({1, 1, 2, 1}), make({1, 1, 2, 1}, {4, kNaN}), options);
@@ -203,7 +204,7 @@ TEST_P(Masks, NanInOneRowsMaskedValueLeavesThatRowAlone) {
   EXPECT_TRUE(std::isnan(values(f.out)[1]));
 }
 
-TEST_P(Masks, NanThatMayBeReadComesOut) {
+TEST_P(Masks, VisibleNanPropagates) {
   for (std::int64_t bad : {0, 1, 63, 64, 65, 127, 128, 129, 149}) {
     Tensor k = random({1, 1, 150, 3}, 2), v = random({1, 1, 150, 2}, 3);
     v.data()[bad * 2 + 1] = NAN;
@@ -217,8 +218,8 @@ TEST_P(Masks, NanThatMayBeReadComesOut) {
   }
 }
 
-TEST_P(Masks, ScoresOfMinusInfinityAreNotRead) {
-  // q . k = -inf is exactly 0 whatever the value holds, and alone it leaves nothing to read.
+TEST_P(Masks, ScoresOfMinusInfinityAreMasked) {
+  // If q . k = -inf, the weight is exactly 0 whatever the value; if it is the only score, the row is fully masked.
   const Tensor q = make({1, 1, 1, 1}, {-kInf});
   const Forward f = forward(q, make({1, 1, 2, 1}, {1, 2}), make({1, 1, 2, 1}, {kNaN, 1}), options);
   EXPECT_THAT(values(f.out), ElementsAre(0));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tiled path never holds a matrix of q_len x kv_len. A program of its own: it looks at the process's peak memory.
+// The tiled path never allocates a q_len x kv_len matrix. A separate program, since it measures the peak memory of the
+// process.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -9,16 +10,16 @@
 namespace qkv::test {
 namespace {
 
-// Peak of the memory used so far, in MiB.
+// Peak memory so far, in MiB.
 double peak() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-// 12,288 queries and keys: a matrix of scores would take 576 MiB in f32 and 144 MiB in bool.
+// 12,288 queries and keys: a score matrix would take 576 MiB in f32 and 144 MiB in bool.
 constexpr std::int64_t kLength = 12'288;
-constexpr double kMax = 48;  // MiB beside inputs and outputs, with 4 threads
+constexpr double kMax = 48;  // MiB besides inputs and outputs, with 4 threads
 
 TEST(Memory, DoesNotGrowWithTheProductOfTheLengths) {
   const Tensor q = random({1, 1, kLength, 8}, 1), k = random({1, 1, kLength, 8}, 2), v = random({1, 1, kLength, 8}, 3);

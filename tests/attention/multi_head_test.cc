@@ -39,7 +39,7 @@ std::vector<double> times(const std::vector<double>& x, const Tensor& w, const T
   return y;
 }
 
-TEST(MultiHead, IsProjectionsHeadsAttentionAndProjection) {
+TEST(MultiHead, EqualsProjectionsAttentionAndProjection) {
   const MultiHeadConfig config{
       .d_model = 10, .n_head = 4, .n_kv_head = 2, .head_dim = 3, .v_head_dim = 5, .bias = true};
   const MultiHeadParameters p = random_parameters(config, DType::f64, 0.5);
@@ -121,7 +121,7 @@ TEST(MultiHead, GradientsAgainstCentralDifferences) {
   }
 }
 
-TEST(MultiHead, F32FollowsF64) {
+TEST(MultiHead, F32AgreesWithF64) {
   const MultiHeadConfig config{
       .d_model = 48, .n_head = 6, .n_kv_head = 3, .head_dim = 10, .v_head_dim = 7, .bias = true};
   MultiHeadParameters wide = random_parameters(config, DType::f64, 0.2), narrow = make_multi_head(config);
@@ -143,7 +143,7 @@ TEST(MultiHead, F32FollowsF64) {
   EXPECT_THAT(values(h.parameters.w_o), ::testing::Pointwise(::testing::DoubleNear(1e-3), values(g.parameters.w_o)));
 }
 
-TEST(MultiHead, ReadsAnyLayoutOfX) {
+TEST(MultiHead, AcceptsAnyLayoutOfX) {
   const MultiHeadConfig config{.d_model = 6, .n_head = 2};
   const MultiHeadParameters p = random_parameters(config, DType::f32, 0.5);
   Tensor x = random({5, 3, 6}, 1);  // [ctx, batch, d_model]

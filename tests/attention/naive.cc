@@ -9,9 +9,9 @@ namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// One row of scores: what query i of head h of sequence b makes of each key.
+// One row of scores: those of query i of head h of sequence b with every key.
 struct Row {
-  std::vector<bool> read;                   // [kv_len]
+  std::vector<bool> read;                   // [kv_len] visible
   std::vector<double> raw, raw_bound;       // [kv_len] (q . k) * scale
   std::vector<double> score, bound, probs;  // [kv_len] after softcap, mask and ALiBi
   double lse = -std::numeric_limits<double>::infinity(), condition = 0, sink_prob = 0;
@@ -95,7 +95,7 @@ class Calculation {
     row.condition += weighted;
   }
 
-  // Relative condition of probs[j].
+  // Relative condition number of probs[j].
   double weight(const Row& row, std::int64_t j) const { return 1 + row.bound[at(j)] + row.condition; }
 
   static void add(Bounded& to, std::int64_t index, double term, double bound) {

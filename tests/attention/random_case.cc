@@ -11,7 +11,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void random_sizes(Draw& draw, NaiveInput& in) {
-  const bool large = draw.chance(0.06);  // past one or two tiles of 64 keys or 48 queries
+  const bool large = draw.chance(0.06);  // larger than one or two tiles of 64 keys or 48 queries
   in.batch = draw.chance(0.02) ? 0 : draw.from(1, 3);
   in.n_kv_head = draw.from(1, large ? 1 : 3);
   in.n_head = in.n_kv_head * draw.from(1, large ? 2 : 4);
@@ -47,7 +47,7 @@ void random_positions(Draw& draw, NaiveInput& in) {
 
 double mask_value(Draw& draw, double blocked) {
   if (draw.chance(blocked)) return -kInfinity;
-  if (draw.chance(0.02)) return -1e30;  // past which even f64 does not see the score beside it
+  if (draw.chance(0.02)) return -1e30;  // so large that even f64 rounds the score away
   if (draw.chance(0.02)) return std::numeric_limits<float>::lowest();
   return draw.normal();
 }
@@ -86,7 +86,7 @@ void poison_row(std::vector<double>& rows, std::int64_t row, std::int64_t d) {
   std::fill_n(rows.begin() + row * d, d, kNaN);
 }
 
-// NaN in each query that reads nothing and each key that nobody reads.
+// NaN in each query without visible keys and in each key that no query sees.
 void poison_unread(NaiveInput& in) {
   const std::int64_t group = in.n_head / in.n_kv_head;
   std::vector<bool> key_read(static_cast<std::size_t>(in.batch * in.n_kv_head * in.kv_len));
@@ -111,7 +111,7 @@ void poison_unread(NaiveInput& in) {
   }
 }
 
-// NaN in a full-size floating mask where ranges exclude reading anyway.
+// NaN in a full-size floating mask where the ranges already exclude the key.
 void poison_mask(NaiveInput& in) {
   if (!in.has_mask || in.boolean || !(in.mask_shape == Dims{in.batch, in.n_head, in.q_len, in.kv_len})) return;
   for (std::int64_t b = 0; b < in.batch; ++b)
@@ -121,7 +121,7 @@ void poison_mask(NaiveInput& in) {
           if (!in.in_range(b, i, j)) in.mask[in.mask_index(b, h, i, j)] = kNaN;
 }
 
-// NaN that some may read: it must come out of exactly those.
+// A visible NaN: it must reach exactly the outputs that depend on it.
 void plant_readable(Draw& draw, NaiveInput& in) {
   std::vector<double>* const all[] = {&in.q, &in.k, &in.v, &in.dout};
   std::vector<double>& array = *all[draw.from(0, 3)];

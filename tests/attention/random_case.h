@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A random combination of everything that attention can be asked for.
+// A random combination of all attention options.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ struct RandomCase {
   NaiveInput input;   // values already rounded to `dtype`
   DType dtype;        // of q, k, v and dout: f32, bf16 or f16
   DType mask_dtype;   // of a floating mask
-  std::string words;  // for messages
+  std::string words;  // description for messages
 
-  // The sizes, options and values of case `number`. Everywhere that may not be read there is NaN in some cases.
+  // Sizes, options and values of case `number`. In some cases all masked elements are NaN.
   static RandomCase draw(Draw& draw);
 };
 

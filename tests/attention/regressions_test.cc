@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzz target (tests/fuzz) found, each in its smallest form.
+// Bugs found by the fuzz target (tests/fuzz), each reduced to its smallest form.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// A scale near the ends of f32: 8 / (scale * log2(e)), by which maxima move, was infinite, so that lse stayed -inf and
-// the row had no gradients.
+// With a scale near the limits of f32, the threshold 8 / (scale * log2(e)) for moving the maximum was infinite, so lse
+// stayed -inf and the row had no gradients.
 TEST(Regressions, TinyScaleGivesAUniformMean) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const double scale : {1e-38, 1e-40, -1e-40, 1e-45})
@@ -52,7 +52,7 @@ TEST(Regressions, HugeScaleOfEqualScoresGivesAUniformMean) {
   }
 }
 
-// A row with NaN has NaN for every key that it reads, also where the probability without it would underflow.
+// A row with NaN is NaN for every key it sees, even where the probability would otherwise underflow.
 TEST(Regressions, ProbabilitiesOfARowWithNaN) {
   for (const AttentionPath path : paths()) {
     const Tensor q = make({1, 1, 1, 1}, {1}), k = make({1, 1, 4, 1}, {300, kNaN, 0, 0}), v({1, 1, 4, 1});
@@ -66,7 +66,7 @@ TEST(Regressions, ProbabilitiesOfARowWithNaN) {
   }
 }
 
-// A mask without a batch axis has a gradient without sequences too: nobody adds to it, and it was not written.
+// A mask without a batch axis has a gradient even for a batch of 0: nothing is added to it, and it was left unwritten.
 TEST(Regressions, GradientOfAMaskWithoutSequences) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Tensor q({0, 2, 3, 4}, dtype), k({0, 2, 5, 4}, dtype), v({0, 2, 5, 1}, dtype), out({0, 2, 3, 1}, dtype);
@@ -85,8 +85,9 @@ TEST(Regressions, GradientOfAMaskWithoutSequences) {
   }
 }
 
-// With many keys and few tiles the splits are the tasks: without a query, or a sequence, the first tile was looked for.
-TEST(Regressions, ManyKeysAndNothingThatReadsThem) {
+// With many keys and few tiles, the tasks are the splits: without any query or sequence, the first tile was looked up
+// anyway.
+TEST(Regressions, ManyKeysWithoutQueries) {
   set_num_threads(4);
   for (const auto& [batch, q_len] : {std::pair<std::int64_t, std::int64_t>{1, 0}, {0, 3}, {0, 0}}) {
     const Tensor q({batch, 2, q_len, 4}), k({batch, 2, 5000, 4}), v({batch, 2, 5000, 3});
@@ -97,7 +98,7 @@ TEST(Regressions, ManyKeysAndNothingThatReadsThem) {
   set_num_threads(0);
 }
 
-// There the room for sums was as wide as the first sequence needed it.
+// With such splits, the buffer for sums was only as large as the first sequence needed.
 TEST(Regressions, ManyKeysAndAFirstSequenceWithoutQueries) {
   set_num_threads(4);
   for (const DType dtype : {DType::f32, DType::bf16})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults that users of other systems reported about attention, as small inputs with right answers.
+// Attention bugs that users of other systems reported, as small inputs with known answers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ INSTANTIATE_TEST_SUITE_P(Paths, Reports, ::testing::ValuesIn(paths()));
 Tensor column(const std::vector<double>& list) { return make({1, 1, static_cast<std::int64_t>(list.size()), 1}, list); }
 Tensor zeros(std::int64_t n) { return Tensor({1, 1, n, 1}); }
 
-// pytorch #103963: NaN where a bool mask has rows of false.
+// pytorch #103963: NaN where rows of a bool mask are all false.
 TEST_P(Reports, FullyMaskedRow) {
   const Tensor mask = bool_mask({2, 2}, {1, 0, 0, 0});
   options.mask = mask;
@@ -52,7 +52,7 @@ TEST_P(Reports, CausalCornerIsNamed) {
   EXPECT_THROW(forward(zeros(2), zeros(5), zeros(5), options), std::invalid_argument);
 }
 
-// onnx PR #8068: a bool mask turned additive as (1 - m) * -inf is NaN where m is true.
+// onnx PR #8068: a bool mask converted to an additive one as (1 - m) * -inf is NaN where m is true.
 TEST_P(Reports, BoolMaskWithCausal) {
   const Tensor mask = bool_mask({2, 2}, {1, 1, 1, 1});
   options.mask = mask;
@@ -61,7 +61,7 @@ TEST_P(Reports, BoolMaskWithCausal) {
   EXPECT_THAT(values(forward(zeros(2), zeros(2), column({1, 2}), options).out), ElementsAre(1, 1.5));
 }
 
-// pytorch #109517: a row full of the lowest float is a constant shift.
+// pytorch #109517: a mask row of the lowest float is a constant shift.
 TEST_P(Reports, RowOfTheLowestFloatIsTheMean) {
   const Tensor mask = make({1, 3}, std::vector<double>(3, std::numeric_limits<float>::lowest()));
   options.mask = mask;
@@ -80,8 +80,8 @@ TEST_P(Reports, HugeLogitsHaveFiniteGradients) {
   EXPECT_THAT(values(b.dv), ElementsAre(1, 0));
 }
 
-// pytorch PR #188302: the mask's gradient alone.
-TEST_P(Reports, GradientOfTheMaskAlone) {
+// pytorch PR #188302: the gradient of only the mask.
+TEST_P(Reports, GradientOfOnlyTheMask) {
   const Tensor mask({1, 2}), v = column({0, 1}), dout = column({1});
   options.mask = mask;
   const Forward f = forward(zeros(1), zeros(2), v, options);
@@ -90,7 +90,7 @@ TEST_P(Reports, GradientOfTheMaskAlone) {
   EXPECT_THAT(values(dmask), ElementsAre(-0.25, 0.25));
 }
 
-// onnxruntime PR #25927: whether a window counts the query's own token. Here window_left counts those before it.
+// onnxruntime PR #25927: whether a window counts the query's own token. Here window_left counts the tokens before it.
 TEST_P(Reports, WindowCountsTheKeysBefore) {
   options.causal = true;
   options.alignment = Alignment::top_left;
@@ -125,7 +125,7 @@ TEST_P(Reports, ManySequencesAndManyHeads) {
   }
 }
 
-// xformers #813: a mask whose last axis is no multiple of 8.
+// xformers #813: a mask whose last axis is not a multiple of 8.
 TEST_P(Reports, MaskOfAnyWidth) {
   for (std::int64_t keys : {1, 7, 9, 43, 65}) {
     const Tensor q = random({1, 1, 16, 4}, 1), k = random({1, 1, keys, 4}, 2), v = random({1, 1, keys, 4}, 3);
@@ -141,7 +141,7 @@ TEST_P(Reports, MaskOfAnyWidth) {
   }
 }
 
-// pytorch #110630: head dimensions that are no multiple of 8.
+// pytorch #110630: head dimensions that are not multiples of 8.
 TEST_P(Reports, AnyHeadDimension) {
   for (std::int64_t d : {1, 3, 7, 9, 63, 65, 80, 83}) {
     const Tensor q = random({1, 1, 5, d}, 1), k = random({1, 1, 9, d}, 2), v = random({1, 1, 9, d}, 3);
@@ -152,7 +152,7 @@ TEST_P(Reports, AnyHeadDimension) {
   }
 }
 
-// pytorch #27968: a sample that is all padding, and weights that sum to 1 for the others.
+// pytorch #27968: a sample that is all padding; the weights of the others sum to 1.
 TEST_P(Reports, PaddedSamples) {
   options.kv_lengths = {5, 3, 1, 0};
   const Tensor q = random({4, 1, 5, 3}, 1), k = random({4, 1, 5, 3}, 2), v = random({4, 1, 5, 3}, 3);
@@ -170,8 +170,8 @@ TEST_P(Reports, PaddedSamples) {
   for (std::size_t e = 45; e < 60; ++e) EXPECT_EQ(out[e], 0);
 }
 
-// pytorch #92554: a floating padding mask of 0 and -inf is the bool one.
-TEST_P(Reports, FloatingAndBoolMasksAreOne) {
+// pytorch #92554: a floating padding mask of 0 and -inf equals the bool mask.
+TEST_P(Reports, FloatingAndBoolMasksAgree) {
   const Tensor floating = make({1, 1, 1, 2}, {0, -kInf}), boolean = bool_mask({1, 1, 1, 2}, {1, 0});
   const Tensor q = random({1, 1, 3, 2}, 1), k = random({1, 1, 2, 2}, 2), v = random({1, 1, 2, 2}, 3);
   options.mask = floating;
@@ -195,8 +195,8 @@ TEST_P(Reports, MaskedHeadWithAndWithoutWeights) {
   EXPECT_THAT(std::vector<double>(probs.begin() + 50, probs.end()), Each(0.0));
 }
 
-// LLMs-from-scratch #1061: true means may read.
-TEST_P(Reports, TrueMeansMayRead) {
+// LLMs-from-scratch #1061: true means may attend.
+TEST_P(Reports, TrueMeansMayAttend) {
   const Tensor mask = bool_mask({3, 3}, {0, 1, 1, 0, 0, 1, 0, 0, 0});
   options.mask = mask;
   EXPECT_THAT(values(forward(zeros(3), zeros(3), column({1, 2, 3}), options).out), ElementsAre(2.5, 3, 0));

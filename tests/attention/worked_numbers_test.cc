@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that the source documents work out by hand, and cases that can be checked by eye.
+// Numbers worked by hand in the source documents, and cases that can be checked by eye.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ Forward softmax(const std::vector<double>& scores, AttentionPath path) {
   return forward(make({1, 1, 1, 1}, {1}), make({1, 1, n, 1}, scores), Tensor({1, 1, n, 1}), options);
 }
 
-// A square of scores: q is the identity, k the transpose of the scores, scale 1, causal.
+// A square score matrix: q is the identity, k the transposed scores, scale 1, causal.
 Forward causal_softmax(const std::vector<double>& scores, AttentionPath path) {
   const auto n = static_cast<std::int64_t>(std::sqrt(static_cast<double>(scores.size())));
   Tensor identity({1, 1, n, n}), k({1, 1, n, n}), v = random({1, 1, n, n}, 1);
@@ -74,13 +74,13 @@ TEST_P(WorkedNumbers, CausalFourByFour) {
                                     e(0.2) / s3, e(0.1) / s3, e(0.3) / s3, e(0.4) / s3};
   EXPECT_THAT(values(f.probs), Pointwise(DoubleNear(1e-6), want));
   const std::vector<double> got = values(f.probs);
-  EXPECT_EQ(got[0], 1.0);  // the first token sees itself alone
+  EXPECT_EQ(got[0], 1.0);  // the first token sees only itself
   for (std::size_t i = 0; i < 4; ++i)
     for (std::size_t j = i + 1; j < 4; ++j) EXPECT_EQ(got[i * 4 + j], 0.0);
 }
 
 TEST_P(WorkedNumbers, LowerTriangleOfTheExampleRows) {
-  // Scores are logarithms of the wanted probabilities, so the rows come out as written.
+  // The scores are logarithms of the wanted probabilities, so the rows are exactly those.
   const auto l = [](double p) { return std::log(p); };
   const Forward f = causal_softmax(
       {l(1.0), 9, 9, 9, l(0.4), l(0.6), 9, 9, l(0.2), l(0.3), l(0.5), 9, l(0.1), l(0.2), l(0.3), l(0.4)}, GetParam());
@@ -126,7 +126,7 @@ TEST_P(WorkedNumbers, MultiHeadShapes) {
     for (std::size_t j = 0; j < 16; ++j) sum += p[row + j];
     EXPECT_NEAR(sum, 1, 1e-6);
   }
-  for (std::size_t b = 0; b < 4; ++b)  // the first token of each sequence copies its own value
+  for (std::size_t b = 0; b < 4; ++b)  // the first token of each sequence returns its own value
     for (std::size_t c = 0; c < 512; ++c) EXPECT_EQ(o[b * 16 * 512 + c], values_v[b * 16 * 512 + c]);
 }
 
@@ -144,7 +144,7 @@ TEST_P(WorkedNumbers, ScoresOfAHeadOfAndrea120M) {
 }
 
 TEST_P(WorkedNumbers, OneHotQueriesLookUpValues) {
-  // A library: 100 keys, each its own direction; query i asks loudly for key (7 i) mod 100 and gets its value.
+  // A lookup: 100 keys, each in its own direction; query i matches key (7 i) mod 100 strongly and returns its value.
   Tensor q({1, 1, 30, 100}), k({1, 1, 100, 100}), v = random({1, 1, 100, 5}, 3);
   for (std::int64_t j = 0; j < 100; ++j) k.data()[j * 100 + j] = 1;
   for (std::int64_t i = 0; i < 30; ++i) q.data()[i * 100 + 7 * i % 100] = 200;
@@ -176,8 +176,8 @@ TEST_P(WorkedNumbers, GroupedHeadsRepeatNeighbours) {
   EXPECT_THAT(values(f.out), ElementsAre(5, 5, 9, 9));
 }
 
-TEST_P(WorkedNumbers, SinkTakesItsShareAndReadsNothing) {
-  // Scores 0, 0 and a sink of 0: a third each.
+TEST_P(WorkedNumbers, SinkTakesItsShareAndAddsNothing) {
+  // Scores 0, 0 and a sink of 0: one third each.
   const Tensor sink = make({1}, {0});
   AttentionOptions options;
   options.sinks = sink;
@@ -188,8 +188,8 @@ TEST_P(WorkedNumbers, SinkTakesItsShareAndReadsNothing) {
   EXPECT_NEAR(values(f.lse)[0], std::log(3.0), 1e-6);
 }
 
-TEST_P(WorkedNumbers, AlibiTakesItsSlopeForEachStep) {
-  // Slope ln 2: each step away halves the weight. Position 1 of 3: weights 1/2, 1, 1/2.
+TEST_P(WorkedNumbers, AlibiSubtractsItsSlopePerStep) {
+  // Slope ln 2: each step of distance halves the weight. Position 1 of 3: weights 1/2, 1, 1/2.
   const Tensor slope = make({1}, {std::log(2.0)});
   AttentionOptions options;
   options.alibi_slopes = slope;
@@ -201,7 +201,7 @@ TEST_P(WorkedNumbers, AlibiTakesItsSlopeForEachStep) {
 }
 
 TEST_P(WorkedNumbers, SoftcapBoundsTheScores) {
-  // Scores of 1e6 and 0 capped at ln 3: weights 3 and 1.
+  // Scores of 1e6 and 0, capped at ln 3: weights 3 and 1.
   AttentionOptions options;
   options.softcap = std::log(3.0);
   options.scale = 1;

@@ -51,7 +51,7 @@ TEST(CAttention, DefaultsAreThoseOfCxx) {
   expect_same_bits(c.out, qkv::attention(c.q, c.k, c.v));
 }
 
-TEST(CAttention, EveryOptionArrives) {
+TEST(CAttention, EveryOptionIsPassedOn) {
   Case c;
   const std::int64_t start[] = {1, -2}, q_lengths[] = {5, 4}, kv_lengths[] = {7, 6};
   const double scale = 0.7;
@@ -103,11 +103,11 @@ TEST(CAttention, EveryOptionArrives) {
   expect_same_bits(dsinks, dsinks2);
 }
 
-TEST(CAttention, StridesAreRead) {
+TEST(CAttention, StridesAreHonoured) {
   Case c;
   ASSERT_EQ(c.run(), QKV_OK);
   const qkv::Tensor expected = c.out;
-  // The same q as [batch, q_len, n_head, d_k] memory.
+  // The same q in [batch, q_len, n_head, d_k] memory order.
   qkv::Tensor other({2, 5, 6, 3});
   for (std::int64_t b = 0; b < 2; ++b)
     for (std::int64_t h = 0; h < 6; ++h)
@@ -119,13 +119,13 @@ TEST(CAttention, StridesAreRead) {
   expect_same_bits(c.out, expected);
 }
 
-TEST(CAttention, NonsenseIsRefusedWithAMessage) {
+TEST(CAttention, InvalidArgumentsAreRefusedWithAMessage) {
   const auto refused = [](void (*change)(Case&), const char* message) {
     Case c;
     change(c);
     EXPECT_EQ(c.run(), QKV_INVALID_ARGUMENT);
     EXPECT_THAT(qkv_last_error(), HasSubstr(message));
-    for (std::int64_t i = 0; i < c.out.size(); ++i) ASSERT_EQ(c.out.data()[i], 0) << "written before it was refused";
+    for (std::int64_t i = 0; i < c.out.size(); ++i) ASSERT_EQ(c.out.data()[i], 0) << "written although it was refused";
   };
   refused([](Case& c) { c.options.causal = 1; }, "alignment");
   refused([](Case& c) { c.options.alignment = 77; }, "expected alignment to be a qkv_alignment; found 77");
@@ -162,7 +162,7 @@ TEST(CAttention, NullPointersAreRefused) {
   EXPECT_EQ(qkv_contiguous(nullptr, QKV_F32, 2, nullptr).rank, -1);
 }
 
-TEST(CAttention, AMessageBelongsToItsThread) {
+TEST(CAttention, ErrorMessagesAreThreadLocal) {
   EXPECT_EQ(qkv_set_num_threads(-1), QKV_INVALID_ARGUMENT);
   const std::string mine = qkv_last_error();
   EXPECT_FALSE(mine.empty());

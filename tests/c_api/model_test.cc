@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models, generation and training from C are those of C++, and errors are statuses.
+// Models, generation and training through the C API match the C++ API, and errors become statuses.
 #include "qkv/model.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ const std::vector<std::int32_t> kTokens = {72, 101, 108, 108, 111, 44, 32, 119, 
 const std::vector<std::int32_t> kTargets = {101, 108, 108, 111, 44, 32, 111, 114, 108, 100, 33, -1};  // [2, 6]
 const qkv_batch kBatch = {2, 6, kTokens.data(), kTargets.data()};
 
-TEST(CModel, ConfigurationIsTold) {
+TEST(CModel, ReportsTheConfiguration) {
   const ModelPtr model = make(small());
   qkv_model_config config;
   ASSERT_EQ(qkv_model_get_config(model.get(), &config), QKV_OK);
@@ -83,12 +83,12 @@ TEST(CModel, TextAndTokens) {
   char text[3] = {};
   ASSERT_EQ(qkv_decode(model.get(), ids, 3, text, 3, &count), QKV_OK);
   EXPECT_EQ(std::string(text, 3), std::string("a\0b", 3));
-  EXPECT_EQ(qkv_decode(model.get(), ids, 4, text, 3, &count), QKV_INVALID_ARGUMENT);  // -7 is no token
+  EXPECT_EQ(qkv_decode(model.get(), ids, 4, text, 3, &count), QKV_INVALID_ARGUMENT);  // -7 is not a token
   ASSERT_EQ(qkv_decode(model.get(), nullptr, 0, nullptr, 0, &count), QKV_OK);
   EXPECT_EQ(count, 0u);
 }
 
-TEST(CModel, LogitsAndLossHaveTheBitsOfCxx) {
+TEST(CModel, LogitsAndLossMatchCxxBitForBit) {
   const ModelPtr model = make(small());
   qkv::Model expected = same_in_cxx();
   const qkv::Batch batch{2, 6, kTokens, kTargets, {}};
@@ -139,7 +139,7 @@ void expect_steps_of_the_trainer(const char* optimizer) {
   EXPECT_EQ(mean, expected.model().loss(batch[0]).mean());
 }
 
-TEST(CModel, StepsOfTrainingAreThoseOfTheTrainer) {
+TEST(CModel, TrainingStepsMatchTheTrainer) {
   for (const char* optimizer : {static_cast<const char*>(nullptr), "adamw", "muon"})
     expect_steps_of_the_trainer(optimizer);
 }
@@ -155,7 +155,7 @@ int hear(void* user, std::int32_t token) {
   return heard.tokens.size() < heard.most;
 }
 
-TEST(CModel, GeneratesWhatCxxDoes) {
+TEST(CModel, GeneratesTheSameAsCxx) {
   const ModelPtr model = make(small());
   qkv::Model same = same_in_cxx();
   qkv_generate_options options;
@@ -192,7 +192,7 @@ TEST(CModel, GeneratesWhatCxxDoes) {
   EXPECT_EQ(heard.tokens, std::vector<std::int32_t>(expected.begin(), expected.begin() + 2));
 }
 
-TEST(CModel, SavedAndLoadedIsTheSame) {
+TEST(CModel, SaveAndLoadRoundTrips) {
   const std::string directory = ::testing::TempDir() + "/qkv_c_api_model";
   const ModelPtr model = make(small());
   ASSERT_EQ(qkv_model_save(model.get(), directory.c_str()), QKV_OK) << qkv_last_error();
@@ -210,7 +210,7 @@ TEST(CModel, SavedAndLoadedIsTheSame) {
   std::filesystem::remove_all(directory);
 }
 
-TEST(CModel, ADeviceByName) {
+TEST(CModel, SelectsADeviceByName) {
   ASSERT_EQ(qkv_device_count(), 2U);
   EXPECT_STREQ(qkv_device_name(0), "cpu");
   EXPECT_STREQ(qkv_device_name(1), "reference");
@@ -234,7 +234,7 @@ TEST(CModel, ADeviceByName) {
   EXPECT_THAT(qkv_last_error(), HasSubstr("expected one of cpu, reference; found 'abacus'"));
 }
 
-TEST(CModel, NonsenseIsAStatus) {
+TEST(CModel, InvalidArgumentsReturnAStatus) {
   const ModelPtr model = make(small());
   qkv_model* none = nullptr;
   EXPECT_EQ(qkv_model_load("/no/such/model", nullptr, &none), QKV_FILE_ERROR);

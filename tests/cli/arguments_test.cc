@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --help, other programs' option names, suggestions, and messages that name what was typed.
+// --help, option names of other programs, suggestions, and messages that quote the user's input.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ std::string error_of(const std::vector<std::string>& arguments) {
   return finished.err;
 }
 
-TEST(Help, WithoutACommandTheCommandsAreListed) {
+TEST(Help, ListsTheCommandsWithoutACommand) {
   const Finished finished = run_qkv({});
   EXPECT_EQ(finished.status, 0);
   EXPECT_THAT(finished.out, HasSubstr("\nCommands:\n"));
@@ -29,7 +29,7 @@ TEST(Help, WithoutACommandTheCommandsAreListed) {
   EXPECT_EQ(run_qkv({"help"}).out, finished.out);
 }
 
-TEST(Help, HelpOfACommandIsItsHelp) {
+TEST(Help, HelpCommandMatchesTheHelpOption) {
   EXPECT_EQ(run_qkv({"help", "train"}).out, run_qkv({"train", "--help"}).out);
   EXPECT_EQ(run_qkv({"help", "bench", "peak"}).out, run_qkv({"bench", "peak", "--help"}).out);
   EXPECT_THAT(error_of({"help", "tarin"}), HasSubstr("did you mean 'train'?"));
@@ -70,13 +70,13 @@ TEST(Arguments, OptionNamesOfOtherProgramsWork) {
   EXPECT_THAT(run_qkv({"explain", "--heads", "2", "--hidden-size", "64", "--batch", "1"}).out, HasSubstr("64"));
 }
 
-TEST(Arguments, OptionsWithoutACounterpartAreAnswered) {
+TEST(Arguments, UnsupportedOptionsGetAnExplanation) {
   EXPECT_THAT(error_of({"generate", "-m", "x", "-ngl", "99"}), HasSubstr("--device"));
   EXPECT_THAT(error_of({"train", "--compile"}), HasSubstr("leave it out"));
   EXPECT_THAT(error_of({"train", "--init_from=resume"}), HasSubstr("--resume"));
 }
 
-TEST(Arguments, ASlipGetsASuggestion) {
+TEST(Arguments, TyposGetASuggestion) {
   EXPECT_THAT(error_of({"genrate"}), HasSubstr("did you mean 'generate'?"));
   EXPECT_THAT(error_of({"generate", "-m", "x", "--tpo-p", "1"}), HasSubstr("did you mean '--top-p'?"));
   EXPECT_THAT(error_of({"train", "--learning-rat", "1"}), HasSubstr("did you mean '--learning-rate'?"));
@@ -98,7 +98,7 @@ TEST(Arguments, MessagesNameTheOption) {
               HasSubstr("qkv: --d-model must be a multiple of --n-head unless --head-dim is given"));
 }
 
-TEST(Arguments, PathsThatAreNoModelsSayWhatWasExpected) {
+TEST(Arguments, PathsThatAreNotModelsSayWhatWasExpected) {
   EXPECT_THAT(error_of({"info", "-m", "/etc"}), HasSubstr("expected a model directory with config.json"));
   EXPECT_THAT(error_of({"tokenize", "--data", "/etc/hostname", "--out", "x", "--tokenizer", "bpe"}),
               HasSubstr("did you mean bpe:4096?"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv bench on tiny shapes: what a line holds, that operations are counted right, that what is wrong is not timed.
-// Nothing here depends on how fast anything is.
+// qkv bench on tiny shapes: the fields of a line, operation counts, and that wrong results are not timed. Nothing here
+// depends on speed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ TEST(BenchCommand, PeakHasThreeCeilings) {
   EXPECT_THAT(text.out, HasSubstr("GB/s"));
 }
 
-TEST(BenchCommand, ALineHasItsKeys) {
+TEST(BenchCommand, LinesHaveTheDocumentedKeys) {
   const auto lines = bench({"--shapes", "2x4x70x24:kv=2", "-t", "2"});
   ASSERT_EQ(lines.size(), 4);  // forward and backward, f32 and bf16
   const char* passes[] = {"forward", "forward", "backward", "backward"};
@@ -79,8 +79,8 @@ TEST(BenchCommand, ALineHasItsKeys) {
   }
 }
 
-TEST(BenchCommand, CountsTheOperationsThatTheMaskNeeds) {
-  // 4 x D a pair forward, 2.5 x that backward; pairs counted one by one, the last query at the last key.
+TEST(BenchCommand, CountsOnlyOperationsThatTheMaskNeeds) {
+  // 4 x D per pair forward, 2.5 x that backward; pairs counted one by one, with the last query at the last key.
   struct Case {
     const char* shape;
     int batch, heads, queries, keys, d, window;
@@ -112,7 +112,7 @@ TEST(BenchCommand, CountsTheOperationsThatTheMaskNeeds) {
   }
 }
 
-TEST(BenchCommand, ValuesOfAnotherSizeCountAsTheyAre) {
+TEST(BenchCommand, CountsADifferentValueSize) {
   const auto lines = bench({"--shapes", "1x2x7x8:dv=24:full", "--dtype", "f32"});
   ASSERT_EQ(lines.size(), 2);
   EXPECT_NEAR(operations(lines[0]), 2 * 49 * 2 * (8 + 24), 1e-3);
@@ -138,18 +138,18 @@ TEST(BenchCommand, DecodeReadsEveryKeyAndValue) {
     for (const char* key : {"gb_per_s", "read_gb_per_s", "fraction", "max_error", "ms", "kernels"})
       EXPECT_TRUE(line.contains(key)) << key;
     EXPECT_EQ(line["pass"], "decode");
-    // A window of 5 lets 3 queries read 7 keys.
+    // A window of 5: 3 queries see 7 keys.
     const double elements = i < 2 ? 2 * 2 * 700 * 16 : 1 * 2 * 7 * 16;
     const double bytes = elements * (i % 2 == 0 ? 4 : 2);
     EXPECT_NEAR(line["gb_per_s"].get<double>() * line["ms"].get<double>() * 1e6, bytes, bytes * 1e-9);
     EXPECT_DOUBLE_EQ(line["fraction"], line["gb_per_s"].get<double>() / line["read_gb_per_s"].get<double>());
   }
-  // One query for many keys is decoded without being asked to.
+  // A single query over many keys uses decode by default.
   EXPECT_EQ(bench({"--shapes", "1x2x1x8:k=16", "--dtype", "f32"})[0]["pass"], "decode");
 }
 
-TEST(BenchCommand, WhatIsWrongIsNotTimed) {
-  // bf16 cannot be this near to f64.
+TEST(BenchCommand, WrongResultsAreNotTimed) {
+  // bf16 cannot be this close to f64.
   for (const char* shape : {"1x2x70x16", "1x2x1x16:k=300"}) {
     const Finished finished = run_qkv(
         {"bench", "attention", "--shapes", shape, "--dtype", "bf16", "--limit", "1e-6", "--memory-mb", "1", "--json"});
@@ -159,7 +159,7 @@ TEST(BenchCommand, WhatIsWrongIsNotTimed) {
   }
 }
 
-TEST(BenchCommand, UsesTheKernelsThatAreForced) {
+TEST(BenchCommand, UsesForcedKernels) {
   const Finished finished =
       qkv_test::run_shell("QKV_KERNELS=portable $QKV bench attention --shapes 1x2x70x16 --reps 1 --json");
   ASSERT_EQ(finished.status, 0) << finished.err;
@@ -169,7 +169,7 @@ TEST(BenchCommand, UsesTheKernelsThatAreForced) {
   EXPECT_EQ(unknown.out, "");
 }
 
-TEST(BenchCommand, MisuseIsStatusTwo) {
+TEST(BenchCommand, UsageErrorsAreStatusTwo) {
   const std::vector<std::vector<std::string>> misuses = {
       {"bench"},
       {"bench", "lunch"},
@@ -209,7 +209,7 @@ TEST(BenchCommand, MisuseIsStatusTwo) {
   }
 }
 
-TEST(BenchCommand, MatrixHasEveryOptionAndMarksWhatIsSlow) {
+TEST(BenchCommand, MatrixHasEveryOptionAndMarksSlowOnes) {
   for (const char* pass : {"forward", "backward"}) {
     const Finished finished = run_qkv({"bench", "attention", "--matrix", "--check", "--json", "--shapes", "2x2x33x16",
                                        "--pass", pass, "--dtype", "f32", "--reps", "1"});
@@ -239,7 +239,7 @@ TEST(BenchCommand, HelpExplainsShapesAndFigures) {
   EXPECT_THAT(run_qkv({"bench", "peak", "--help"}).out, HasSubstr("frequency"));
 }
 
-TEST(BenchCommand, GenerateTellsSpeedAndTraffic) {
+TEST(BenchCommand, GenerateReportsSpeedAndTraffic) {
   const Finished finished =
       run_qkv({"bench",       "generate", "--preset", "andrea-12m", "-p", "16",           "-n",   "3",       "--reps",
                "2",           "--depth",  "5",        "--batch",    "2",  "--cache-type", "q8_0", "--dtype", "bf16",
@@ -270,7 +270,7 @@ TEST(BenchCommand, GenerateChecksBits) {
   EXPECT_THAT(finished.out, HasSubstr("12 tokens: 48 evaluations gave the same"));
 }
 
-TEST(BenchCommand, GenerateRefusesWhatDoesNotFit) {
+TEST(BenchCommand, GenerateRefusesInvalidOptions) {
   const Finished full = run_qkv({"bench", "generate", "--preset", "andrea-12m", "--depth", "1000000"});
   EXPECT_EQ(full.status, 2);
   EXPECT_THAT(full.err, HasSubstr("too small for --depth"));
@@ -278,7 +278,7 @@ TEST(BenchCommand, GenerateRefusesWhatDoesNotFit) {
   EXPECT_EQ(run_qkv({"bench", "generate", "--batch", "0"}).status, 2);
 }
 
-TEST(BenchCommand, TrainTellsSpeedAndParts) {
+TEST(BenchCommand, TrainReportsSpeedAndParts) {
   const Finished finished = run_qkv({"bench", "train", "--json", "--preset", "andrea-12m", "--dtype", "f32",
                                      "--batch-size", "2", "--ctx-len", "16", "--steps", "2", "-t", "1"});
   ASSERT_EQ(finished.status, 0) << finished.err;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small model that was given a chat template, for tests of qkv chat.
+// A small model with a chat template, for tests of qkv chat.
 #pragma once
 
 #include <fstream>
@@ -16,7 +16,7 @@ inline constexpr const char* kTemplate =
     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "
     "'\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
-// A model of random weights over bytes and ChatML's control tokens.
+// A model with random weights over bytes and ChatML's control tokens.
 class ChatCommand : public GenerateCommand {
  protected:
   void SetUp() override {
@@ -45,7 +45,7 @@ class ChatCommand : public GenerateCommand {
     for (qkv::Tensor& tensor : *model.change_parameters())
       for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.data()[i] *= 8;
     qkv::save_model(path("model"), model, tokenizer);
-    write_template(kTemplate);  // a template of another model does not stay
+    write_template(kTemplate);  // replaces a previous test's template
   }
   void write_template(const std::string& text) const {
     std::ofstream(path("model/tokenizer_config.json")) << nlohmann::json{{"chat_template", text}}.dump();
@@ -56,7 +56,7 @@ class ChatCommand : public GenerateCommand {
   }
 };
 
-// Answers are lines of letters here: control characters cannot come.
+// Replies are lines of letters here; control characters cannot occur.
 inline const std::vector<std::string> kLetters = [] {
   std::vector<std::string> options = {"-n", "8", "--temp", "1", "-s", "3"};
   for (int id = 0; id < 259; ++id) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv chat as a person uses it: at a terminal.
+// qkv chat at a terminal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -28,7 +28,7 @@ class ChatTerminal : public qkv_test::ChatCommand {
   std::vector<std::string> environment(const std::string& term = "xterm") const {
     return {"XDG_STATE_HOME=" + path("state"), "TERM=" + term, "EDITRC=" + path("no_editrc"), "LC_ALL=C"};
   }
-  // As of kLetters, without its seed; `more` replaces its other options.
+  // As kLetters, without its seed; `more` replaces its other options.
   std::vector<std::string> arguments(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all = {"chat", "-m", path("model")};
     for (std::size_t i = 0; i < qkv_test::kLetters.size(); i += 2) {
@@ -49,7 +49,7 @@ class ChatTerminal : public qkv_test::ChatCommand {
     struct stat facts {};
     return stat(path(name).c_str(), &facts) == 0 ? static_cast<int>(facts.st_mode & 0777) : -1;
   }
-  // Types each line when it is asked for, then Ctrl-D; what the terminal showed.
+  // Types each line at the prompt, then Ctrl-D; returns what the terminal showed.
   std::string talk(std::vector<std::string> lines, const std::vector<std::string>& more = {}) const {
     Terminal terminal(arguments(more), environment());
     lines.emplace_back("\x04");
@@ -70,7 +70,7 @@ std::string seed_in(const std::string& shown) {
              : "";
 }
 
-// The lines that are answers.
+// The lines that are replies.
 std::string answers_in(const std::string& shown) {
   std::string answers;
   std::istringstream lines(shown);
@@ -93,14 +93,14 @@ TEST_F(ChatTerminal, ShowsModelTemplateContextAndASeedThatRepeatsTheConversation
   EXPECT_EQ(seed_in(talk({}, {"-s", "5"})), "5");
 }
 
-TEST_F(ChatTerminal, NamesTheNearestOfUnknownCommandsAndGoesOn) {
+TEST_F(ChatTerminal, SuggestsTheNearestCommandAndContinues) {
   const std::string shown = talk({"/rest\n", "\n", "   \n", "/help\n", "/reset\n", "Hello\n"}, {"--no-history"});
   EXPECT_THAT(shown, HasSubstr("unknown command '/rest'; did you mean /reset? (commands: /reset, /exit, /help;"));
   EXPECT_THAT(shown, HasSubstr("replies: 1; prompt tokens: 24"));
   EXPECT_EQ(mode_of("state"), -1);
 }
 
-TEST_F(ChatTerminal, CtrlCStopsAnAnswerAndAtThePromptEndsTheProgram) {
+TEST_F(ChatTerminal, CtrlCStopsAReplyAndExitsAtThePrompt) {
   write_model(4096);
   for (const char* term : {"xterm", "dumb"}) {
     Terminal terminal(arguments({"-n", "-1", "--no-history"}), environment(term));
@@ -116,7 +116,7 @@ TEST_F(ChatTerminal, CtrlCStopsAnAnswerAndAtThePromptEndsTheProgram) {
   }
 }
 
-TEST_F(ChatTerminal, NothingThatAModelWritesSteersIt) {
+TEST_F(ChatTerminal, ModelOutputCannotControlIt) {
   Terminal terminal({"chat", "-m", path("model"), "-n", "3", "--logit-bias", "27+1000"}, environment());
   ASSERT_TRUE(terminal.wait_for_prompt("> ", QKV_HAS_LIBEDIT));
   terminal.type("Hello\n");
@@ -127,7 +127,7 @@ TEST_F(ChatTerminal, NothingThatAModelWritesSteersIt) {
   EXPECT_THAT(terminal.shown(), Not(HasSubstr("\x1B\x1B")));
 }
 
-// What only a build with libedit does.
+// Requires a build with libedit.
 class ChatEditing : public ChatTerminal {
  protected:
   void SetUp() override {
@@ -139,21 +139,21 @@ class ChatEditing : public ChatTerminal {
 TEST_F(ChatEditing, EditsUtf8) {
   talk({"h\xC3\xA4\xE2\x86\x92x\x7F\x7F\xE6\xBC\xA2\n",  // hä→x, two characters erased, 漢
         "\xC3\xA9"
-        "c\x1B[D\xC3\xB6\x1B[D\x1B[Da\x1B[3~\x05!\n",  // éc, ö between, a before, é deleted, ! at the end
+        "c\x1B[D\xC3\xB6\x1B[D\x1B[Da\x1B[3~\x05!\n",  // éc, ö in between, a in front, é deleted, ! at the end
         "one two\x17three\x01\tX\n"});
   EXPECT_EQ(history(),
             "h\xC3\xA4\xE6\xBC\xA2\na\xC3\xB6"
             "c!\n\tXone three\n");
 }
 
-TEST_F(ChatEditing, RecallsLinesOfThisAndOfFormerConversations) {
+TEST_F(ChatEditing, RecallsLinesOfThisAndEarlierConversations) {
   talk({"first\n", "second\n"});
   EXPECT_EQ(history(), "first\nsecond\n");
   EXPECT_EQ(mode_of("state/qkv/chat_history"), 0600);
   EXPECT_EQ(mode_of("state/qkv"), 0700);
   const std::string shown = talk({"\x1B[A\x1B[A 2\n", "\x1B[A!\n", "\x1B[A\n"});
   EXPECT_THAT(shown, HasSubstr("replies: 3; "));
-  EXPECT_EQ(history(), "first\nsecond\nfirst 2\nfirst 2!\n");  // the same line twice is one entry
+  EXPECT_EQ(history(), "first\nsecond\nfirst 2\nfirst 2!\n");  // a repeated line is one entry
 }
 
 TEST_F(ChatEditing, TheHistoryIsPrivateAndBounded) {
@@ -170,15 +170,15 @@ TEST_F(ChatEditing, TheHistoryIsPrivateAndBounded) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1000);
   EXPECT_THAT(text, testing::StartsWith("line 504\n"));
   EXPECT_THAT(text, testing::EndsWith("clears\nnew\n\x1B[2Jclears\n"));
-  EXPECT_THAT(shown, HasSubstr("^[[2Jclears"));  // shown as it is, not obeyed
+  EXPECT_THAT(shown, HasSubstr("^[[2Jclears"));  // shown as text, not executed
   EXPECT_THAT(shown, Not(HasSubstr("\x1B[2J")));
   std::ofstream(history_path()) << std::string(1 << 20, 'x') << "\nlast\n";
   talk({std::string(8200, 'y') + "\n"});
   EXPECT_EQ(history(), "last\n");
 }
 
-TEST_F(ChatEditing, AHistoryThatCannotBeKeptIsSaidOnce) {
-  std::filesystem::create_directories(history_path());  // a directory in its place
+TEST_F(ChatEditing, AnUnusableHistoryIsReportedOnce) {
+  std::filesystem::create_directories(history_path());  // a directory in place of the file
   const std::string shown = talk({"one\n", "two\n"});
   EXPECT_THAT(shown, HasSubstr("no history: " + history_path() + ": is not a regular file"));
   EXPECT_THAT(shown, HasSubstr("replies: 2; "));

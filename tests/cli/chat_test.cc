@@ -17,23 +17,23 @@ using qkv_test::kTemplate;
 using qkv_test::run_qkv;
 using testing::HasSubstr;
 
-TEST_F(ChatCommand, AnswersEachLineAndRemembers) {
+TEST_F(ChatCommand, RepliesToEachLineAndKeepsTheContext) {
   const Finished two = chat("Hello\nAnd then?\n", kLetters);
   EXPECT_EQ(two.status, 0) << two.err;
   EXPECT_THAT(two.out, testing::MatchesRegex("[a-z]{8}\n[a-z]{8}\n"));
   EXPECT_THAT(two.err, HasSubstr("replies: 2; "));
   const Finished first = chat("Hello\n", kLetters), other = chat("Hullo\nAnd then?", kLetters);
   EXPECT_EQ(two.out.substr(0, 9), first.out);
-  EXPECT_NE(two.out.substr(9), other.out.substr(9));  // it remembers what was asked
-  // <|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n is 24 tokens; what was said is not read again:
-  // 1 unread letter, <|im_end|>\n, and 28 tokens of the second question.
+  EXPECT_NE(two.out.substr(9), other.out.substr(9));  // the conversation so far matters
+  // <|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n is 24 tokens; cached tokens are not evaluated again: 1
+  // uncached letter, <|im_end|>\n, and 28 tokens of the second question.
   EXPECT_THAT(first.err, HasSubstr("prompt tokens: 24;"));
   EXPECT_THAT(two.err, HasSubstr("prompt tokens: 55;"));
 }
 
-TEST_F(ChatCommand, SaysWhatTheTemplateWouldSay) {
-  // One answer = what qkv generate writes after the same tokens; the prompt has no control token of its own there, so
-  // the bytes around are compared by their number alone.
+TEST_F(ChatCommand, PromptsFollowTheTemplate) {
+  // The reply equals what qkv generate produces after the same tokens; that prompt cannot contain control tokens, so
+  // only the number of the surrounding bytes is compared.
   const Finished with = chat("Hello\n", [] {
     std::vector<std::string> options = kLetters;
     options.insert(options.end(), {"--system", "Be brief."});
@@ -44,13 +44,13 @@ TEST_F(ChatCommand, SaysWhatTheTemplateWouldSay) {
   write_template("{{ '<|im_start|>system\nBe brief.<|im_end|>\n' }}" + std::string(kTemplate));
   EXPECT_EQ(chat("Hello\n", kLetters).out, with.out);
   write_template(kTemplate);
-  // Control tokens that a person spells out are letters: 10 of them.
+  // Control tokens typed by a user are plain text: 10 of them.
   EXPECT_THAT(chat("Hello<|im_end|>\n", kLetters).err, HasSubstr("prompt tokens: 34;"));
 }
 
-TEST_F(ChatCommand, ResetForgetsAndExitEnds) {
+TEST_F(ChatCommand, ResetClearsTheConversationAndExitEnds) {
   std::vector<std::string> options = kLetters;
-  options[3] = "0";  // greedy: no chance between the two
+  options[3] = "0";  // greedy: no randomness between the two
   const Finished finished = chat("Hello\n/reset\nHello\n/exit\nHello\n", options);
   EXPECT_EQ(finished.out.size(), 18u);
   EXPECT_EQ(finished.out.substr(0, 9), finished.out.substr(9));
@@ -59,12 +59,12 @@ TEST_F(ChatCommand, ResetForgetsAndExitEnds) {
   EXPECT_EQ(chat("\n\n/exit\n").out, "");
 }
 
-TEST_F(ChatCommand, TheEndTokenEndsAnAnswer) {
+TEST_F(ChatCommand, TheEndTokenEndsAReply) {
   EXPECT_EQ(chat("Hello\nYou\n", {"--logit-bias", "258+1000"}).out, "\n\n");
   EXPECT_EQ(chat("Hello\n", {"--logit-bias", "256+1000"}).out, "\n");
 }
 
-TEST_F(ChatCommand, GoesOnPastTheEndOfTheContext) {
+TEST_F(ChatCommand, ContinuesPastTheEndOfTheContext) {
   write_model(64);
   std::vector<std::string> options = kLetters;
   options[1] = "150";
@@ -75,7 +75,7 @@ TEST_F(ChatCommand, GoesOnPastTheEndOfTheContext) {
   EXPECT_EQ(chat("Hello\n", {"--system", std::string(100, 'x')}).status, 2);
 }
 
-TEST_F(ChatCommand, CtrlCStopsTheAnswerAndNotTheProgram) {
+TEST_F(ChatCommand, CtrlCStopsTheReplyButNotTheProgram) {
   write_model(4096);
   std::vector<std::string> options = kLetters;
   options[1] = "-1";
@@ -109,7 +109,7 @@ TEST_F(ChatCommand, AnUnknownTemplateIsRefusedWithAHint) {
   EXPECT_THAT(chat("Hello\n").err, HasSubstr("has no chat template; use --template"));
 }
 
-TEST_F(ChatCommand, TemplatesAreFoundWhereTheyMayStand) {
+TEST_F(ChatCommand, TemplatesAreFoundInEveryLocation) {
   std::filesystem::remove(path("model/tokenizer_config.json"));
   std::ofstream(path("model/chat_template.jinja")) << kTemplate;
   EXPECT_EQ(chat("", {}).status, 0);
@@ -128,7 +128,7 @@ TEST_F(ChatCommand, TemplatesAreFoundWhereTheyMayStand) {
   }
 }
 
-TEST_F(ChatCommand, AnUnknownCommandIsAnErrorThatNamesTheNearest) {
+TEST_F(ChatCommand, AnUnknownCommandIsAnErrorWithASuggestion) {
   const Finished unknown = chat("Hello\n/rest\nHello\n", kLetters);
   EXPECT_EQ(unknown.status, 1);
   EXPECT_THAT(unknown.err,
@@ -140,13 +140,13 @@ TEST_F(ChatCommand, AnUnknownCommandIsAnErrorThatNamesTheNearest) {
   EXPECT_THAT(far.err, HasSubstr("(commands: /reset"));
   EXPECT_THAT(far.err, testing::Not(testing::AnyOf(HasSubstr("did you mean"), HasSubstr("\x1B"))));
   EXPECT_THAT(chat("/reset now\n").err, HasSubstr("/reset takes no arguments; found '/reset now'"));
-  // Questions: a path, and what a space stands before.
+  // Messages, not commands: a path, and a line that begins with a space.
   for (const char* question : {"/etc/hosts is what?\n", " /rest\n"}) {
     const Finished finished = chat(question, kLetters);
     EXPECT_EQ(finished.status, 0) << finished.err;
     EXPECT_THAT(finished.out, testing::MatchesRegex("[a-z]{8}\n"));
   }
-  EXPECT_EQ(chat(" \n\t\n/exit \n").out, "");  // empty lines, and a command with a space after it
+  EXPECT_EQ(chat(" \n\t\n/exit \n").out, "");  // empty lines, and a command with a trailing space
 }
 
 TEST_F(ChatCommand, AClosedPipeStopsItQuietly) {

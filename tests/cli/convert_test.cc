@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models from format to format, and what verify says of them.
+// Conversions between formats, and the output of verify.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ class Convert : public testing::Test {
     config.activation = qkv::Activation::silu;
     config.gated = true;
     config.positions = qkv::Positions::rotary;
-    config.norm_eps = 0x1p-16;  // GGUF holds it in f32
+    config.norm_eps = 0x1p-16;  // GGUF stores it in f32
     qkv::save_model(path("llama"), qkv::Model(config, 3), qkv::Tokenizer::bytes());
     qkv::save_model(path("andrea"), qkv::Model(andrea(), 3), qkv::Tokenizer::bytes());
   }
@@ -62,7 +62,7 @@ class Convert : public testing::Test {
   fs::path folder_ = fs::path(testing::TempDir()) / ("qkv_convert_" + std::to_string(getpid()));
 };
 
-TEST_F(Convert, RoundTheFormats) {
+TEST_F(Convert, RoundTripsThroughTheFormats) {
   const std::vector<std::vector<std::string>> steps = {
       {"llama", "hf", "--to", "hf"}, {"hf", "m.gguf", "--type", "f32"}, {"m.gguf", "back"}};
   for (const auto& step : steps) {
@@ -81,7 +81,7 @@ TEST_F(Convert, RoundTheFormats) {
   EXPECT_EQ(run_qkv({"generate", "-m", path("m.gguf"), "-p", "a", "-n", "2"}).status, 0);
 }
 
-// A model that talks still does after any number of conversions.
+// A chat model is still one after any number of conversions.
 TEST_F(Convert, KeepsTheChatTemplateAndTheEndTokens) {
   const std::string chatml = "{{'<|im_start|>' + message['role']}}<|im_end|>";
   {
@@ -109,7 +109,7 @@ TEST_F(Convert, KeepsTheChatTemplateAndTheEndTokens) {
   EXPECT_EQ(json::parse(run_qkv({"info", path("andrea"), "--json"}).out)["chat_template"], nullptr);
 }
 
-TEST_F(Convert, SaysWhatCannotBe) {
+TEST_F(Convert, ExplainsImpossibleConversions) {
   Finished finished = run_qkv({"convert", path("andrea"), path("x"), "--to", "hf"});
   EXPECT_EQ(finished.status, 2);
   EXPECT_THAT(finished.err,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv tokenize and qkv eval as people run them, and training on a token file.
+// qkv tokenize and qkv eval on the command line, and training on a token file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -54,7 +54,7 @@ class DataCommands : public testing::Test {
     EXPECT_EQ(std::count(done.err.begin(), done.err.end(), '\n'), 1) << done.err;
     EXPECT_THAT(done.err, HasSubstr(says));
   }
-  // A model of random weights over bytes.
+  // A model with random weights over bytes.
   void save_model() const {
     qkv::ModelConfig config;
     config.n_layer = 1;
@@ -68,7 +68,7 @@ class DataCommands : public testing::Test {
   fs::path directory_;
 };
 
-TEST_F(DataCommands, WhatIsReadIsNotWrittenOver) {
+TEST_F(DataCommands, InputsAreNotOverwritten) {
   const auto content = [&](const std::string& name) {
     std::ifstream file(path(name), std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(file), {});
@@ -86,7 +86,7 @@ TEST_F(DataCommands, WhatIsReadIsNotWrittenOver) {
                   2, "--out and --tokenizer-out are the same file");
   EXPECT_EQ(content("text.txt"), text);
   EXPECT_FALSE(fs::exists(path("tokens.bin")));
-  // Made once more over itself, and beside the texts of its directory, it may be.
+  // Overwriting its own earlier output is fine, as is writing next to the texts of its directory.
   ASSERT_EQ(tokenize({"--data", path("text.txt"), "--tokenizer", "bytes"}).status, 0);
   ASSERT_EQ(tokenize({"--data", path("text.txt"), "--tokenizer", "bytes"}).status, 0);
   save_model();
@@ -96,7 +96,7 @@ TEST_F(DataCommands, WhatIsReadIsNotWrittenOver) {
   EXPECT_EQ(content("text.txt"), text);
 }
 
-TEST_F(DataCommands, ABiasOfATokenThatIsNotThereIsRefused) {
+TEST_F(DataCommands, ABiasForAnUnknownTokenIsRefused) {
   save_model();
   const auto generate = [&](const std::string& bias) {
     return run_qkv({"generate", "-m", path("model"), "-p", "a", "-n", "2", "--logit-bias", bias});
@@ -105,7 +105,7 @@ TEST_F(DataCommands, ABiasOfATokenThatIsNotThereIsRefused) {
   expect_one_line(generate("257-1"), 2, "--logit-bias expected a token id below 257; found 257");
 }
 
-TEST_F(DataCommands, TokenizeReadsFilesDirectoriesLinesOfJsonAndStandardInput) {
+TEST_F(DataCommands, TokenizeReadsFilesDirectoriesJsonLinesAndStandardInput) {
   const Finished files =
       tokenize({"--data", path("more.jsonl"), path("text.txt"), "--tokenizer", "bytes", "--val-fraction", "0"});
   ASSERT_EQ(files.status, 0) << files.err;
@@ -134,11 +134,11 @@ TEST_F(DataCommands, TokenizeReadsFilesDirectoriesLinesOfJsonAndStandardInput) {
                 .status,
             0);
   EXPECT_EQ(training_text(), "from a pipe");
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory_))  // nothing put aside is left
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory_))  // no temporary file is left
     EXPECT_TRUE(entry.path().filename() == "in" || entry.path().filename() == "tokens.bin") << entry.path();
 }
 
-TEST_F(DataCommands, SeparatorsAndBadLinesAreSaid) {
+TEST_F(DataCommands, SeparatorsAndBadLinesAreReported) {
   write("stories.txt", "one\n<|endoftext|>\ntwo\n<|endoftext|>\n");
   const std::vector<std::string> bytes = {"--tokenizer", "bytes", "--val-fraction", "0"};
   const auto said = [&](std::vector<std::string> arguments) {
@@ -161,7 +161,7 @@ TEST_F(DataCommands, SeparatorsAndBadLinesAreSaid) {
   expect_one_line(tokenize({"--data", "-", "--tokenizer", "bytes"}, std::string("a\0b\0c\0", 6)), 1, "is UTF-16 text");
 }
 
-TEST_F(DataCommands, TokenizeLearnsAndKeepsItsTokenizer) {
+TEST_F(DataCommands, TokenizeTrainsAndSavesItsTokenizer) {
   const Finished done =
       tokenize({"--data", path("text.txt"), "--tokenizer", "bpe:300", "--tokenizer-out", path("t.json"), "-t", "2"});
   ASSERT_EQ(done.status, 0) << done.err;
@@ -177,7 +177,7 @@ TEST_F(DataCommands, TokenizeLearnsAndKeepsItsTokenizer) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(second_file), {}), first);
 }
 
-TEST_F(DataCommands, TokenizeSaysWhatIsWrong) {
+TEST_F(DataCommands, TokenizeReportsErrors) {
   expect_one_line(tokenize({"--data", path("missing"), "--tokenizer", "bytes"}), 1, "missing");
   expect_one_line(tokenize({"--data", path("text.txt"), "--tokenizer", "bpe:12"}), 2, "bpe:12");
   expect_one_line(tokenize({"--data", path("text.txt")}), 2, "--tokenizer");
@@ -187,7 +187,7 @@ TEST_F(DataCommands, TokenizeSaysWhatIsWrong) {
   EXPECT_FALSE(fs::exists(path("tokens.bin")));
 }
 
-TEST_F(DataCommands, TrainingOnATokenFileIsTrainingOnItsText) {
+TEST_F(DataCommands, TrainingOnATokenFileMatchesTrainingOnItsText) {
   const std::vector<std::string> small = {"--n-layer", "1",  "--n-head",          "2", "--d-model",       "16",
                                           "--ctx-len", "16", "--batch-size",      "2", "--steps",         "6",
                                           "-t",        "1",  "--sample-interval", "0", "--eval-interval", "3"};
@@ -213,7 +213,7 @@ TEST_F(DataCommands, TrainingOnATokenFileIsTrainingOnItsText) {
                   "must be the only one");
 }
 
-TEST_F(DataCommands, EvalGivesLossPerplexityAndBitsPerByte) {
+TEST_F(DataCommands, EvalReportsLossPerplexityAndBitsPerByte) {
   save_model();
   const auto eval = [&](std::vector<std::string> arguments, const std::string& input = "") {
     arguments.insert(arguments.begin(), {"eval", "-m", path("model")});
@@ -223,9 +223,9 @@ TEST_F(DataCommands, EvalGivesLossPerplexityAndBitsPerByte) {
   ASSERT_EQ(json.status, 0) << json.err;
   const auto found = nlohmann::json::parse(json.out);
   const double loss = found["loss"];
-  EXPECT_NEAR(loss, std::log(257), 0.2);  // random weights know nothing
+  EXPECT_NEAR(loss, std::log(257), 0.2);  // a model with random weights predicts nothing
   EXPECT_NEAR(found["perplexity"], std::exp(loss), 1e-6 * std::exp(loss));
-  EXPECT_NEAR(found["bits_per_byte"], loss / std::log(2), 1e-9);  // a byte is a token
+  EXPECT_NEAR(found["bits_per_byte"], loss / std::log(2), 1e-9);  // one token per byte
   const auto size = static_cast<std::int64_t>(fs::file_size(path("text.txt")));
   EXPECT_EQ(found["bytes"], size);
   EXPECT_EQ(found["predicted"], size - 1);
@@ -233,7 +233,7 @@ TEST_F(DataCommands, EvalGivesLossPerplexityAndBitsPerByte) {
   EXPECT_THAT(words.out, HasSubstr("bits per byte"));
   EXPECT_THAT(words.out, HasSubstr("perplexity"));
   EXPECT_EQ(nlohmann::json::parse(eval({"--data", "-", "--json"}, "some text").out)["bytes"], 9);
-  // A token file, whole and in parts; and windows that overlap.
+  // A token file, the whole of it and its splits; and overlapping windows.
   ASSERT_EQ(tokenize({"--data", path("text.txt"), "--tokenizer", "bytes", "--val-fraction", "0.25"}).status, 0);
   const auto part = [&](const std::string& name) {
     return nlohmann::json::parse(eval({"--data", path("tokens.bin"), "--part", name, "--json"}).out);
@@ -247,7 +247,7 @@ TEST_F(DataCommands, EvalGivesLossPerplexityAndBitsPerByte) {
   EXPECT_NE(overlapping["loss"], found["loss"]);
 }
 
-TEST_F(DataCommands, EvalSaysWhatIsWrong) {
+TEST_F(DataCommands, EvalReportsErrors) {
   save_model();
   const auto eval = [&](std::vector<std::string> arguments, const std::string& input = "") {
     arguments.insert(arguments.begin(), {"eval", "-m", path("model")});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `qkv train` makes without options about the model can be written in the formats of other programs.
+// The model that `qkv train` makes by default can be exported to the formats of other programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -53,7 +53,7 @@ class DefaultModel : public testing::Test {
   fs::path folder_ = fs::path(testing::TempDir()) / ("qkv_default_" + std::to_string(getpid()));
 };
 
-// [16, vocab_size] for the first tokens of a text, after checking that the ids are those of `tokenizer`.
+// [16, vocab_size] for the first tokens of a text, after checking that the ids match those of `tokenizer`.
 std::vector<float> logits_of(qkv::LoadedModel& loaded, const qkv::Tokenizer& tokenizer) {
   const std::string text =
       "line 17 of the text, caf\u00e9 and \u65e5\u672c\nand what was never seen: \xF0\x9F\x99\x82 QKV";
@@ -98,7 +98,7 @@ TEST_F(DefaultModel, OptionsChangeItAndSizesFollow) {
   EXPECT_EQ(qkv::load_config(path("small") + "/config.json").d_ff, qkv::gated_d_ff(64));
   ASSERT_EQ(train("relu", {"--n-layer", "1", "--n-head", "2", "--d-model", "64", "--activation", "relu"}).status, 0);
   EXPECT_EQ(qkv::load_config(path("relu") + "/config.json").d_ff, 256);
-  // The same command goes on, whatever d_ff is derived from.
+  // The same command resumes, whatever d_ff is derived from.
   const std::vector<std::string> shape{"--preset", "llama-135m", "--n-layer", "1",         "--n-head",
                                        "3",        "--d-model",  "48",        "--ctx-len", "32"};
   auto wide = shape, again = shape;
@@ -109,7 +109,7 @@ TEST_F(DefaultModel, OptionsChangeItAndSizesFollow) {
   EXPECT_EQ(resumed.status, 0) << resumed.err;
 }
 
-TEST_F(DefaultModel, WhatCannotBeExportedIsListedOnce) {
+TEST_F(DefaultModel, ObstaclesToAnExportAreListedOnce) {
   const Finished trained = train("andrea", {"--preset", "andrea-12m", "--n-layer", "1", "--n-head", "2", "--d-model",
                                             "32", "--ctx-len", "16", "--tokenizer", "harris:300"});
   ASSERT_EQ(trained.status, 0) << trained.err;
@@ -128,8 +128,8 @@ TEST_F(DefaultModel, WhatCannotBeExportedIsListedOnce) {
   }
 }
 
-// What other formats lack is found without weights too.
-TEST(ExportFacts, NameTheFamilyAndEverythingThatIsMissing) {
+// Obstacles to an export are found without weights as well.
+TEST(ExportFacts, NameTheFamilyAndEveryObstacle) {
   const qkv::Tokenizer bytes = qkv::Tokenizer::bytes();
   qkv::ModelConfig config = qkv::preset("gpt2-4m");
   for (const qkv::ExportFacts& facts : qkv::export_facts(config, bytes)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv devices, and --device of the commands that compute.
+// qkv devices, and --device of the commands that support it.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -41,7 +41,7 @@ TEST(DevicesCommand, ListsThem) {
   EXPECT_EQ(all[1]["compute_dtype"], json::array({"f64"}));
 }
 
-TEST(DevicesCommand, AnUnknownDeviceIsMisuseThatListsTheKnownOnes) {
+TEST(DevicesCommand, AnUnknownDeviceIsAUsageErrorThatListsTheKnownOnes) {
   const std::vector<std::vector<std::string>> commands = {{"attend", "--q", "q", "--k", "k", "--v", "v", "--out", "o"},
                                                           {"train", "--data", "x", "--out", "y"},
                                                           {"generate", "-m", "m"},
@@ -82,7 +82,7 @@ TEST_F(DeviceCommand, AttentionInF64) {
   EXPECT_EQ(run_qkv(on_reference).status, 2);
 }
 
-TEST_F(DeviceCommand, TheReferenceReadsAndWritesAsTheProcessorDoes) {
+TEST_F(DeviceCommand, TheReferenceEvaluatesAndGeneratesLikeTheCpu) {
   save("model", 64, [](qkv::Model& model) {  // logits far enough apart that rounding changes no choice
     for (qkv::Tensor& tensor : *model.change_parameters())
       for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.data()[i] *= 5;
@@ -94,7 +94,7 @@ TEST_F(DeviceCommand, TheReferenceReadsAndWritesAsTheProcessorDoes) {
         .get<double>();
   };
   EXPECT_NEAR(loss("reference"), loss("cpu"), 1e-4);
-  EXPECT_NE(loss("reference"), loss("cpu")) << "f64 was really used";
+  EXPECT_NE(loss("reference"), loss("cpu")) << "f64 is really used";
   const auto inspected = [&](const char* device) {
     const std::string to = path(std::string("saved_") + device);
     ok({"inspect", "-m", path("model"), "-p", "And God", "--save", to, "--device", device});
@@ -109,7 +109,7 @@ TEST_F(DeviceCommand, TheReferenceReadsAndWritesAsTheProcessorDoes) {
   EXPECT_EQ(ok(on_cpu).out, ok(on_reference).out);
 }
 
-TEST_F(DeviceCommand, TrainingInF64GoesOn) {
+TEST_F(DeviceCommand, TrainingInF64Resumes) {
   const std::string text = path("text.txt");
   {
     std::ofstream file(text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exit statuses, the one line on standard error, and broken standard streams.
+// Exit statuses, the one-line error messages, and broken standard streams.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ TEST(Frame, HelpNamesTheSubcommandsAndEachHasItsOwn) {
   EXPECT_EQ(generate.err, "");
 }
 
-TEST(Frame, MisuseIsStatusTwoAndOneLineThatPointsToHelp) {
+TEST(Frame, UsageErrorsAreStatusTwoAndOneLineThatPointsToHelp) {
   const std::vector<std::vector<std::string>> misuses = {
       {"dance"},
       {""},
@@ -64,7 +64,7 @@ TEST(Frame, MisuseIsStatusTwoAndOneLineThatPointsToHelp) {
   EXPECT_THAT(run_qkv({"generate", "-m", "dir", "-n", "x"}).err, HasSubstr("(see qkv generate --help)"));
 }
 
-// CLI11 alone takes an empty value for 0, 010 for 8, and what is too large for the nearest number.
+// By default CLI11 reads an empty value as 0, 010 as 8, and rounds a number that is too large to the nearest one.
 TEST(Frame, NumbersAreDecimalAndFitOrAreRefused) {
   const std::vector<std::vector<std::string>> wrong = {
       {"generate", "-m", "dir", "--temp", ""},
@@ -107,7 +107,7 @@ TEST(Frame, NumbersAreDecimalAndFitOrAreRefused) {
     expect_one_line(finished);
     EXPECT_LT(finished.err.size(), 200u);
   }
-  // Ten, not eight; CLI11 reads a leading 0 as an octal number.
+  // Ten, not eight; CLI11 parses a leading 0 as octal.
   EXPECT_THAT(run_qkv({"explain", "--ctx", "010", "--d-model", "64"}).out, HasSubstr("10 tokens"));
   EXPECT_THAT(run_qkv({"explain", "--ctx", "+7", "--d-model", "64"}).out, HasSubstr("7 tokens"));
 }
@@ -127,7 +127,7 @@ TEST(Frame, DashesAndUnderscoresAreAlikeInNamesButNotInValues) {
   EXPECT_THAT(run_qkv({"generate", "--model=no_such_dir", "--max_tokens", "3"}).err, HasSubstr("no_such_dir"));
 }
 
-TEST(Frame, OutputThatCannotBeWrittenIsAFailureAndNotSilence) {
+TEST(Frame, UnwritableOutputIsAnError) {
   for (const char* command : {"$QKV --version > /dev/full", "$QKV info --preset gpt2 > /dev/full", "$QKV --help >&-",
                               "$QKV info --preset gpt2 >&-"}) {
     const Finished finished = run_shell(command);
@@ -135,11 +135,11 @@ TEST(Frame, OutputThatCannotBeWrittenIsAFailureAndNotSilence) {
     EXPECT_EQ(finished.status, 1);
     expect_one_line(finished);
   }
-  // Standard error closed too: the exit status still tells.
+  // With standard error closed as well, the exit status still reports the error.
   EXPECT_EQ(run_shell("$QKV --version > /dev/full 2>&-").status, 1);
 }
 
-TEST(Frame, AReaderThatIsGoneEndsItQuietlyAsSigpipeDoes) {
+TEST(Frame, AClosedPipeEndsItQuietlyLikeSigpipe) {
   for (const char* command : {"--version", "--help", "info --preset gpt2", "info --preset gpt2 --json",
                               "explain --preset gpt2", "devices", "man", "completion bash"}) {
     const Finished closed =

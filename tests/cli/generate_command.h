@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small model on disk for tests of the commands that write text.
+// A small model on disk for tests of the commands that generate text.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace qkv_test {
 
-// A model of random weights over bytes, in a directory of its own.
+// A model with random weights over bytes, in its own directory.
 class GenerateCommand : public testing::Test {
  protected:
   void SetUp() override {

@@ -41,12 +41,12 @@ TEST_F(GenerateCommand, TheSameSeedGivesTheSameTextWithAnyNumberOfThreads) {
   EXPECT_EQ(with({"7"}), with({"7", "-t", "1"}));
   EXPECT_EQ(with({"7", "-t", "3"}), with({"7", "-t", "1"}));
   EXPECT_NE(with({"7"}), with({"8"}));
-  // Temperature 0 does not look at the seed.
+  // The seed has no effect at temperature 0.
   EXPECT_EQ(with({"7", "--temp", "0"}), with({"8", "--temp", "0"}));
 }
 
-TEST_F(GenerateCommand, OutputIsWholeUtf8WhateverTheModelSays) {
-  // A model of random weights speaks random bytes.
+TEST_F(GenerateCommand, OutputIsAlwaysValidUtf8) {
+  // A model with random weights generates random bytes.
   const Finished finished =
       generate({"-p", "x", "-n", "60", "--temp", "5", "--top-k", "0", "--top-p", "1", "--min-p", "0"});
   EXPECT_EQ(finished.status, 0) << finished.err;
@@ -54,7 +54,7 @@ TEST_F(GenerateCommand, OutputIsWholeUtf8WhateverTheModelSays) {
   EXPECT_EQ(run_shell("iconv -f UTF-8 -t UTF-8 " + path("out.txt")).status, 0);
 }
 
-TEST_F(GenerateCommand, SaysWhenTheContextIsFull) {
+TEST_F(GenerateCommand, ReportsAFullContext) {
   save("model", 8, [](qkv::Model&) {});
   const Finished finished = generate({"-p", "12345", "-n", "10", "--temp", "0"});
   EXPECT_EQ(finished.status, 0);
@@ -66,7 +66,7 @@ TEST_F(GenerateCommand, SaysWhenTheContextIsFull) {
   EXPECT_THAT(refused.err, testing::MatchesRegex("qkv: [^\n]*8 tokens; found 9\n"));
 }
 
-TEST_F(GenerateCommand, AnEmptyPromptBeginsANewText) {
+TEST_F(GenerateCommand, AnEmptyPromptStartsANewText) {
   const Finished finished = generate({"-p", "", "-n", "5"});
   EXPECT_EQ(finished.status, 0);
   EXPECT_THAT(finished.err, HasSubstr("prompt: 1 token in "));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What qkv generate writes: several texts, stop strings, texts past the end of the context.
+// Output of qkv generate: several texts, stop strings, texts longer than the context.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ std::vector<nlohmann::json> json_lines(const std::string& text) {
   return lines;
 }
 
-TEST_F(GenerateCommand, WritesOneTextALineOfThePromptsInTheirOrder) {
+TEST_F(GenerateCommand, PrintsOneTextPerLineInPromptOrder) {
   std::ofstream(path("prompts"), std::ios::binary) << "abc\nx\r\nlonger than the others\n";
   const std::vector<std::string> more = {"-n", "6", "--temp", "2", "-s", "4", "--json"};
   const auto with = [&](std::vector<std::string> arguments, const std::string& input = "") {
@@ -50,7 +50,7 @@ TEST_F(GenerateCommand, WritesOneTextALineOfThePromptsInTheirOrder) {
   EXPECT_THAT(finished.err, HasSubstr("3 texts: 18 tokens in "));
 }
 
-TEST_F(GenerateCommand, TitlesSeveralTexts) {
+TEST_F(GenerateCommand, SeveralTextsHaveHeadings) {
   const Finished finished = generate({"-p", "abc", "--samples", "2", "-n", "3", "--logit-bias", "65+1000"});
   EXPECT_EQ(finished.out, "==> prompt 1, sample 1 <==\nAAA\n==> prompt 1, sample 2 <==\nAAA\n") << finished.err;
   EXPECT_EQ(generate({"--prompts", "-", "-n", "2", "--logit-bias", "66+1e3"}, "a\nb\n").out,
@@ -58,7 +58,7 @@ TEST_F(GenerateCommand, TitlesSeveralTexts) {
   EXPECT_THAT(finished.err, HasSubstr("prompts: 3 tokens evaluated\n"));  // once
 }
 
-TEST_F(GenerateCommand, SamplesDifferAndTheFirstIsTheTextAlone) {
+TEST_F(GenerateCommand, SamplesDifferAndTheFirstMatchesASingleRun) {
   const auto lines =
       json_lines(generate({"-p", "abc", "--samples", "3", "-n", "12", "--temp", "3", "--top-k", "0", "--json"}).out);
   ASSERT_EQ(lines.size(), 3u);
@@ -69,8 +69,8 @@ TEST_F(GenerateCommand, SamplesDifferAndTheFirstIsTheTextAlone) {
   EXPECT_EQ(lines[2]["sample"], 3);
 }
 
-TEST_F(GenerateCommand, AStopStringCutOverTokensEndsTheText) {
-  // Bytes are tokens here, so any string of two is cut.
+TEST_F(GenerateCommand, AStopStringSpanningTokensEndsTheText) {
+  // Tokens are bytes here, so any two-byte string spans tokens.
   const std::vector<std::string> base = {"-p", "abc",          "-n",   "30",           "--temp",
                                          "1",  "--logit-bias", "65+6", "--logit-bias", "66+6"};
   const auto with = [&](const std::vector<std::string>& more) {
@@ -88,7 +88,7 @@ TEST_F(GenerateCommand, AStopStringCutOverTokensEndsTheText) {
   EXPECT_EQ(with({"--stop", text.substr(25, 5) + "Z"}).out, text);
 }
 
-TEST_F(GenerateCommand, ShiftGoesPastTheEndOfTheContext) {
+TEST_F(GenerateCommand, ShiftContinuesPastTheEndOfTheContext) {
   save("model", 16, [](qkv::Model&) {});
   const Finished finished = generate({"-p", "12345", "-n", "40", "--shift", "--keep", "2", "--logit-bias", "256-inf"});
   EXPECT_EQ(finished.status, 0) << finished.err;
@@ -100,7 +100,7 @@ TEST_F(GenerateCommand, ShiftGoesPastTheEndOfTheContext) {
   EXPECT_EQ(generate({"-p", "12345", "--keep", "3"}).status, 2);
 }
 
-TEST_F(GenerateCommand, RefusesWhatMeansNothing) {
+TEST_F(GenerateCommand, RefusesInvalidOptions) {
   for (const char* bias : {"5", "+5", "5*2", "5+", "5+x", "5--1", "-1+2", "5+inf", "5+nan", "99999999999+1"}) {
     const Finished finished = generate({"-p", "x", "--logit-bias", bias});
     EXPECT_EQ(finished.status, 2) << bias;
@@ -121,7 +121,7 @@ TEST_F(GenerateCommand, RefusesWhatMeansNothing) {
   EXPECT_EQ(generate({"--prompts", path("missing")}).status, 1);
 }
 
-TEST_F(GenerateCommand, NothingThatAModelWritesSteersATerminal) {
+TEST_F(GenerateCommand, ModelOutputCannotControlTheTerminal) {
   const std::string command = "$QKV generate -m " + path("model") + " -p x -n 3 --logit-bias 27+1000";
   EXPECT_EQ(qkv_test::run_shell(command).out, "\x1B\x1B\x1B\n");
   const int pseudo = ::posix_openpt(O_RDWR | O_NOCTTY);

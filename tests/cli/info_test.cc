@@ -52,7 +52,7 @@ TEST(InfoCommand, TextForPeople) {
   EXPECT_THAT(finished.out, HasSubstr("[2305, "));
 }
 
-TEST(InfoCommand, LayersThatDifferAreTold) {
+TEST(InfoCommand, DifferingLayersAreReported) {
   const auto directory = std::filesystem::path(testing::TempDir()) / ("qkv_layers_" + std::to_string(getpid()));
   const qkv::Tokenizer tokenizer = qkv::Tokenizer::bytes();
   qkv::ModelConfig config;
@@ -123,7 +123,7 @@ TEST(InfoCommand, AModelDirectory) {
   std::int64_t bytes = 0;
   for (const json& tensor : facts["stored"]) bytes += tensor["bytes"].get<std::int64_t>();
   EXPECT_EQ(bytes, 4 * facts["parameters"].get<std::int64_t>());
-  // The configuration alone says the same.
+  // The configuration without weights gives the same output.
   const Finished by_config = run_qkv({"info", "--config", (directory / "config.json").string(), "--json"});
   EXPECT_EQ(json::parse(by_config.out)["tensors"], facts["tensors"]);
   EXPECT_THAT(run_qkv({"info", "-m", directory.string()}).out, HasSubstr("257 tokens, end token 256"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// qkv train --init: a model of each family and format goes on, with its own tokenizer.
+// qkv train --init: models of each family and format are trained further, with their own tokenizers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ class TrainInit : public testing::Test {
     qkv::save_gguf(path("gpt2_q4.gguf"), qkv::Model(gpt2(), 7), bpe(text), "q4_0");
     const qkv::Tokenizer harris = qkv::Tokenizer::train_harris(text, 280);
     qkv::AndreaLayout layout;
-    layout.order = "wte,wpe,lm_head,wo,wq,wk,wv,fc1,fc2";  // andrea.json says so
+    layout.order = "wte,wpe,lm_head,wo,wq,wk,wv,fc1,fc2";  // stored in andrea.json
     fs::create_directory(path("andrea"));
     qkv::save_andrea(path("andrea/a.bin"), qkv::Model(andrea(harris.size()), 8), harris, layout, 7, {}, {});
   }
@@ -102,7 +102,7 @@ bool same(const qkv::Model& one, const qkv::Model& two) {
   return true;
 }
 
-TEST_F(TrainInit, GoesOnFromEveryFamilyAndFormat) {
+TEST_F(TrainInit, ContinuesFromEveryFamilyAndFormat) {
   for (const std::string name : {"own", "hf_llama", "hf_gpt2", "llama_q8.gguf", "gpt2_q4.gguf", "andrea/a.bin"}) {
     SCOPED_TRACE(name);
     const std::string out = path("run_" + fs::path(name).filename().string());
@@ -115,11 +115,11 @@ TEST_F(TrainInit, GoesOnFromEveryFamilyAndFormat) {
     EXPECT_FALSE(same(source.model, last.model));
     EXPECT_EQ(source.tokenizer.json(), last.tokenizer.json());
   }
-  // What it has written is a model to begin with again.
+  // Its output can be used with --init again.
   EXPECT_EQ(train({"--init", path("run_own"), "--data", path("text.txt"), "--out", path("again")}).status, 0);
 }
 
-// Fine-tuned, with adapters or without, resumed or not, a model that talks goes on talking.
+// A chat model stays one after fine-tuning, with or without adapters, resumed or not.
 TEST_F(TrainInit, KeepsTheChatTemplateAndTheEndTokens) {
   const std::string jinja = "{{'<|im_start|>' + message['role']}}";
   {
@@ -142,14 +142,14 @@ TEST_F(TrainInit, KeepsTheChatTemplateAndTheEndTokens) {
       EXPECT_EQ(facts.chat_template, jinja) << written;
       EXPECT_THAT(facts.end_tokens, testing::ElementsAre(11, 10)) << written;
     }
-    // Its checksum belongs to the checkpoint.
+    // Its checksum is part of the checkpoint.
     const std::string checkpoint = out + "/checkpoints/step-000002";
     const auto list = nlohmann::json::parse(std::ifstream(checkpoint + "/checkpoint.json"));
     EXPECT_TRUE(list["files"].contains((lora ? "../../base/" : "") + std::string("chat_template.jinja")));
   }
 }
 
-TEST_F(TrainInit, TakesATokenFileOfTheModelsTokenizerOnly) {
+TEST_F(TrainInit, AcceptsOnlyTokenFilesOfTheModelsTokenizer) {
   const auto tokenize = [&](const std::string& tokenizer, const std::string& out) {
     return run_qkv({"tokenize", "--data", path("text.txt"), "--tokenizer", tokenizer, "--out", path(out)}).status;
   };
@@ -168,7 +168,7 @@ TEST_F(TrainInit, TakesATokenFileOfTheModelsTokenizerOnly) {
                  "same.tokens: was made with a different tokenizer");
 }
 
-TEST_F(TrainInit, RefusesWhatContradictsTheFile) {
+TEST_F(TrainInit, RefusesOptionsThatContradictTheFile) {
   const std::vector<std::string> base{"--init", path("own"), "--data", path("text.txt"), "--out", path("x")};
   const auto with = [&](const std::vector<std::string>& more) {
     std::vector<std::string> arguments = base;
@@ -176,7 +176,8 @@ TEST_F(TrainInit, RefusesWhatContradictsTheFile) {
     return train(arguments);
   };
   expect_refused(with({"--d-model", "128"}), 2, "--d-model 128, but the model has 64");
-  expect_refused(with({"--ctx-len", "16"}), 2, "--ctx-len 16, but the model has 24 (--seq-len trains on shorter sequences)");
+  expect_refused(with({"--ctx-len", "16"}), 2,
+                 "--ctx-len 16, but the model has 24 (--seq-len trains on shorter sequences)");
   expect_refused(with({"--activation", "relu"}), 2, "--activation relu, but the model has ");
   expect_refused(with({"--no-final-norm"}), 2, "--final-norm false, but the model has true");
   expect_refused(with({"--preset", "gpt2"}), 2, "cannot change");
@@ -191,7 +192,7 @@ TEST_F(TrainInit, RefusesWhatContradictsTheFile) {
   EXPECT_EQ(train({"--resume", "--out", path("fits"), "--steps", "3"}).status, 0);
 }
 
-TEST_F(TrainInit, TakesTheLayoutOfACheckpointAsOptions) {
+TEST_F(TrainInit, TakesTheLayoutOfACheckpointFromOptions) {
   fs::remove(path("andrea/andrea.json"));
   const std::vector<std::string> base{"--init", path("andrea/a.bin"), "--data", path("text.txt"), "--out", path("x")};
   const auto with = [&](const std::vector<std::string>& more) {
@@ -199,13 +200,13 @@ TEST_F(TrainInit, TakesTheLayoutOfACheckpointAsOptions) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return train(arguments);
   };
-  EXPECT_EQ(with({}).status, 1);  // no preset has as many parameters
+  EXPECT_EQ(with({}).status, 1);  // no preset has this number of parameters
   const qkv::ModelConfig config = qkv::load_model(path("own")).model.config();
   expect_refused(with({"--init-order", "wte,wpe"}), 2, "--init-preset or --init-config");
   expect_refused(with({"--init-config", path("own/config.json")}), 1, "parameters");
 }
 
-TEST_F(TrainInit, AdaptersAreTrainedAndJoined) {
+TEST_F(TrainInit, AdaptersAreTrainedAndMerged) {
   for (const std::string name : {"hf_llama", "gpt2_q4.gguf", "andrea/a.bin"}) {
     SCOPED_TRACE(name);
     const std::string out = path("lora_" + fs::path(name).filename().string()), joined = out + "_joined";
@@ -231,7 +232,7 @@ TEST_F(TrainInit, AdaptersAreTrainedAndJoined) {
   }
 }
 
-TEST_F(TrainInit, AdaptersThatCannotBeAreRefused) {
+TEST_F(TrainInit, InvalidAdaptersAreRefused) {
   const std::vector<std::string> base{"--data", path("text.txt"), "--out", path("x")};
   const auto with = [&](const std::vector<std::string>& more) {
     std::vector<std::string> arguments = base;

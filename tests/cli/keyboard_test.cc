@@ -20,7 +20,7 @@ class Keyboard : public qkv_test::GenerateCommand {
     GenerateCommand::SetUp();
     if (const std::string reason = qkv_test::no_terminals(); !reason.empty()) GTEST_SKIP() << reason;
   }
-  // What generate shows after `keys` are typed at its invitation.
+  // The output of generate after `keys` are typed at its prompt.
   std::string typed(const std::string& keys) const {
     Terminal terminal({"generate", "-m", path("model"), "-n", "3"});
     EXPECT_TRUE(terminal.wait_for("reading the prompt from the keyboard; end with Ctrl-D")) << terminal.shown();
@@ -33,7 +33,7 @@ class Keyboard : public qkv_test::GenerateCommand {
 TEST_F(Keyboard, OneCtrlDEndsThePrompt) {
   EXPECT_THAT(typed("ab\ncd\n\x04"), HasSubstr("prompt: 6 tokens"));
   EXPECT_THAT(typed("ab\ncd\x04"), HasSubstr("prompt: 5 tokens"));  // in the middle of a line too
-  EXPECT_THAT(typed("\x04"), HasSubstr("prompt: 1 token in "));        // nothing: the token between texts
+  EXPECT_THAT(typed("\x04"), HasSubstr("prompt: 1 token in "));     // nothing typed: only the token that starts a text
 }
 
 TEST_F(Keyboard, OtherInputsAreReadSilently) {

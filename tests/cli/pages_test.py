@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Manual pages and completions say what --help says: every command, every option; and shells can use them.
+"""Manual pages and completions match --help, for every command and option, and work in the shells.
 
     pages_test.py QKV
 """

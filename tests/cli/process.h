@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the qkv program and keeps what it says.
+// Runs the qkv program and captures its output.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ struct Finished {
   std::string err;
 };
 
-// Runs `qkv ARGUMENTS...` with `input` on standard input, to its end. on_output (may be empty) sees standard output
-// grow, and may send signals to the process.
+// Runs `qkv ARGUMENTS...` to its end, with `input` on standard input. on_output (may be empty) is called as standard
+// output grows, and may send signals to the process.
 Finished run_qkv(const std::vector<std::string>& arguments, const std::string& input = "",
                  const std::function<void(const std::string& out, int pid)>& on_output = {});
 // Shell: continues when the reader of standard output is gone.

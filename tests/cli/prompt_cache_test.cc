@@ -17,7 +17,7 @@ std::vector<std::string> joined(std::vector<std::string> a, const std::vector<st
   return a;
 }
 
-TEST_F(GenerateCommand, APromptCacheIsMadeUsedAndExtended) {
+TEST_F(GenerateCommand, APromptCacheIsCreatedUsedAndExtended) {
   const std::vector<std::string> with = {"-n", "10", "--temp", "2", "--prompt-cache", path("cache")};
   const auto plain = [&](const std::string& prompt) { return generate({"-p", prompt, "-n", "10", "--temp", "2"}).out; };
   const auto cached = [&](const std::string& prompt) { return generate(joined({"-p", prompt}, with)); };
@@ -39,7 +39,7 @@ TEST_F(GenerateCommand, APromptCacheIsMadeUsedAndExtended) {
             generate({"-p", "In the beginning", "-n", "10", "--temp", "2", "--samples", "2", "--json"}).out);
 }
 
-TEST_F(GenerateCommand, APromptCacheOfSomethingElseIsRefused) {
+TEST_F(GenerateCommand, AMismatchedPromptCacheIsRefused) {
   const std::vector<std::string> with = {"-p", "abc", "-n", "1", "--prompt-cache", path("cache")};
   ASSERT_EQ(generate(with).status, 0);
   const auto refused = [&](const std::vector<std::string>& more, const std::string& why) {
@@ -60,7 +60,7 @@ TEST_F(GenerateCommand, APromptCacheOfSomethingElseIsRefused) {
   EXPECT_EQ(generate({"-p", "a", "--prompt-cache", path("")}).status, 1);
 }
 
-TEST_F(GenerateCommand, CachesOfEveryTypeWrite) {
+TEST_F(GenerateCommand, GeneratesWithEveryCacheType) {
   const auto with = [&](const std::string& type) {
     return generate({"-p", "abc", "-n", "10", "--temp", "0", "--cache-type", type});
   };

@@ -103,7 +103,7 @@ int Terminal::finish() {
   while (read_more()) {
   }
   pollfd ready{leader_, POLLIN, 0};
-  if (::poll(&ready, 1, 0) == 0) ::kill(pid_, SIGKILL);  // silent, and not at its end
+  if (::poll(&ready, 1, 0) == 0) ::kill(pid_, SIGKILL);  // no output, but not at its end
   int status = 0;
   ::waitpid(pid_, &status, 0);
   pid_ = -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the qkv program on a pseudo-terminal, as a person would.
+// Runs the qkv program on a pseudo-terminal.
 #pragma once
 
 #include <sys/types.h>
@@ -9,29 +9,29 @@
 
 namespace qkv_test {
 
-// Why this machine has no pseudo-terminals, or "".
+// The reason why there are no pseudo-terminals here, or "".
 std::string no_terminals();
 
 class Terminal {
  public:
-  // Starts `qkv ARGUMENTS...` with standard input, output and error on a terminal of its own; `environment` holds
-  // NAME=VALUE.
+  // Starts `qkv ARGUMENTS...` with standard input, output and error on a new terminal; `environment` contains
+  // NAME=VALUE entries.
   explicit Terminal(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {});
-  ~Terminal();  // kills what still runs
+  ~Terminal();  // kills the process if it still runs
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
   void type(const std::string& keys) const;
-  // Reads what the program prints until it has printed `text` since the last call; false after 30 s or at its end.
+  // Reads output until `text` has appeared since the last call; false after 30 s or at the end of the output.
   bool wait_for(const std::string& text);
-  // The same, and until the program reads key by key if it is one that edits lines.
+  // The same, and until the program reads single keys if it edits lines.
   bool wait_for_prompt(const std::string& prompt, bool edits);
-  // Reads to the end, which must come within 30 s of the last output, or the program is killed; the exit status, or -1
-  // - the signal's number.
+  // Reads to the end of the output and returns the exit status, or -1 - the signal's number. Kills the program after 30
+  // s without output.
   int finish();
-  const std::string& shown() const { return shown_; }  // all of it, as the terminal got it
+  const std::string& shown() const { return shown_; }  // all output, as the terminal received it
   pid_t pid() const { return pid_; }
-  bool echoes() const;  // whether the terminal itself echoes what is typed, line by line
+  bool echoes() const;  // whether the terminal itself echoes the input, line by line
 
  private:
   bool read_more();

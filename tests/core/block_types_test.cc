@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks against hand-worked values and against what the Python package `gguf` says (scripts/make_block_golden.py).
+// Blocks compared with hand-worked values and with the Python package `gguf` (scripts/make_block_golden.py).
 #include "core/block_types.h"
 
 #include <gtest/gtest.h>
@@ -55,12 +55,13 @@ TEST(BlockTypes, DequantisedByHand) {
     EXPECT_EQ(x[i], 0.5f * static_cast<float>(i - 8));
     EXPECT_EQ(x[16 + i], 0.5f * static_cast<float>(7 - i));
   }
-  // q5_0: the fifth bit of element 20 alone, all nibbles 3
+  // q5_0: only element 20 has its fifth bit set, all nibbles are 3
   b = half_bytes(2.0f) + std::string("\0\0\x10\0", 4) + std::string(16, '\x33');
   dequantise_row(DType::q5_0, bytes_of(b), 32, x);
   EXPECT_EQ(x[19], 2.0f * (3 - 16));
   EXPECT_EQ(x[20], 2.0f * (19 - 16));
-  // q4_k: sub-block 5 has scale 0b100011 and minimum 0b010010; byte 1 and 5 hold their upper two bits, byte 9 the rest
+  // q4_k: sub-block 5 has scale 0b100011 and minimum 0b010010; bytes 1 and 5 contain their upper two bits, byte 9 the
+  // rest
   std::string scales(12, '\0');
   scales[1] = static_cast<char>(0b10 << 6);
   scales[5] = static_cast<char>(0b01 << 6);
@@ -71,7 +72,7 @@ TEST(BlockTypes, DequantisedByHand) {
   EXPECT_EQ(x[4 * 32 + 9], 0.0f);
 }
 
-TEST(BlockTypes, DequantisesAsThePackageGguf) {
+TEST(BlockTypes, DequantisesLikeThePackageGguf) {
   for (const char* name : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k"}) {
     const DType type = row_type_from_name(name).value();
     const std::string blocks = golden(std::string(name) + "_blocks");
@@ -85,7 +86,7 @@ TEST(BlockTypes, DequantisesAsThePackageGguf) {
   }
 }
 
-TEST(BlockTypes, QuantisesAsThePackageGguf) {
+TEST(BlockTypes, QuantisesLikeThePackageGguf) {
   const std::vector<float> numbers = floats(golden("numbers"));
   for (const char* name : {"bf16", "q8_0", "q4_0", "q4_1"}) {
     const DType type = row_type_from_name(name).value();
@@ -101,7 +102,7 @@ TEST(BlockTypes, QuantisesAsThePackageGguf) {
   }
 }
 
-TEST(BlockTypes, NumbersComeBackWithinHalfAStep) {
+TEST(BlockTypes, NumbersRoundTripWithinHalfAStep) {
   const std::vector<float> numbers = floats(golden("numbers"));
   std::vector<float> back(numbers.size());
   const auto n = static_cast<std::int64_t>(numbers.size());
@@ -117,7 +118,7 @@ TEST(BlockTypes, NumbersComeBackWithinHalfAStep) {
   for (std::size_t i = 0; i < numbers.size(); i += 32) {
     float most = 0;
     for (std::size_t j = i; j < i + 32; ++j) most = std::max(most, std::fabs(numbers[j]));
-    // half a step, and the rounding of the scale to f16 over 127 steps
+    // half a step, plus the rounding of the scale to f16 times 127 steps
     const float step = most / 127;
     for (std::size_t j = i; j < i + 32; ++j)
       EXPECT_NEAR(back[j], numbers[j], step * 0.5f + most * 0x1p-11f + 127 * 0x1p-25f) << j;

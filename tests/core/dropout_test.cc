@@ -26,8 +26,8 @@ TEST(Dropout, IsAWordOfABlock) {
   EXPECT_EQ(d.keeps_pair(6, 9, 4 * 100 + 3), pairs.block(std::uint64_t{100} << 32 | 9)[3] >= 1u << 31);
 }
 
-// Neighbours along every axis agree in half of the cases, as independent ones do.
-TEST(Dropout, TellsNeighboursApart) {
+// Neighbours along every axis agree in half of the cases, as independent bits do.
+TEST(Dropout, NeighboursAreIndependent) {
   const Dropout d(0.5, 1), other(0.5, 2);
   int same[4] = {};
   constexpr std::uint32_t kSide = 100;
@@ -42,7 +42,7 @@ TEST(Dropout, TellsNeighboursApart) {
   for (const int count : same) EXPECT_NEAR(count, 5000, 250);  // 5 deviations
 }
 
-TEST(DropoutSeed, DiffersForEveryPlace) {
+TEST(DropoutSeed, DiffersForEveryRunStepLayerAndKind) {
   std::set<std::uint64_t> seeds;
   for (std::uint64_t run = 0; run < 3; ++run)
     for (std::uint64_t step = 0; step < 10; ++step)

@@ -9,7 +9,7 @@
 namespace qkv {
 namespace {
 
-TEST(FloatTypes, EveryF16SurvivesTheWayThroughF32) {
+TEST(FloatTypes, EveryF16RoundTripsThroughF32) {
   for (std::uint32_t u = 0; u < 65536; ++u) {
     const f16 x{static_cast<std::uint16_t>(u)};
     const float wide = widen(x);
@@ -21,7 +21,7 @@ TEST(FloatTypes, EveryF16SurvivesTheWayThroughF32) {
   }
 }
 
-TEST(FloatTypes, EveryBf16SurvivesTheWayThroughF32) {
+TEST(FloatTypes, EveryBf16RoundTripsThroughF32) {
   for (std::uint32_t u = 0; u < 65536; ++u) {
     const bf16 x{static_cast<std::uint16_t>(u)};
     const float wide = widen(x);
@@ -34,16 +34,16 @@ TEST(FloatTypes, EveryBf16SurvivesTheWayThroughF32) {
 }
 
 TEST(FloatTypes, RoundsToNearestEven) {
-  EXPECT_EQ(narrow<bf16>(1.00390625f).bits, 0x3f80);  // halfway, to even
-  EXPECT_EQ(narrow<bf16>(1.01171875f).bits, 0x3f82);  // halfway, to even
+  EXPECT_EQ(narrow<bf16>(1.00390625f).bits, 0x3f80);  // a tie, to even
+  EXPECT_EQ(narrow<bf16>(1.01171875f).bits, 0x3f82);  // a tie, to even
   EXPECT_EQ(narrow<f16>(65519.0f).bits, 0x7bff);
   EXPECT_EQ(narrow<f16>(65520.0f).bits, 0x7c00);
-  EXPECT_EQ(narrow<f16>(0x1p-25f).bits, 0x0000);  // halfway to the least subnormal, to even
+  EXPECT_EQ(narrow<f16>(0x1p-25f).bits, 0x0000);  // a tie with the smallest subnormal, to even
   EXPECT_EQ(narrow<f16>(0x1.8p-25f).bits, 0x0001);
   EXPECT_EQ(narrow<f16>(-0.0f).bits, 0x8000);
 }
 
-// f16 against the compiler's own conversion, on a walk over all f32 patterns.
+// f16 compared with the compiler's conversion, over a walk through all f32 patterns.
 TEST(FloatTypes, F16AgreesWithTheCompiler) {
 #ifdef __FLT16_MAX__
   for (std::uint64_t u = 0; u < (1ull << 32); u += 9973) {

@@ -26,7 +26,7 @@ TEST(Parallel, RunsEachTaskOnceAtAnyThreadCount) {
   set_num_threads(0);
 }
 
-TEST(Parallel, PassesAnExceptionOn) {
+TEST(Parallel, PropagatesExceptions) {
   set_num_threads(2);
   EXPECT_THROW(parallel_for(10,
                             [](std::int64_t i) {
@@ -81,7 +81,7 @@ TEST(Parallel, ATeamRunsEachTaskOnceWhetherItsThreadsSleepOrNot) {
   set_num_threads(0);
 }
 
-TEST(Parallel, ATeamPassesExceptionsOn) {
+TEST(Parallel, ATeamPropagatesExceptions) {
   set_num_threads(2);
   const auto fail = [](std::int64_t i) {
     if (i == 3) throw std::runtime_error("three");
@@ -98,8 +98,8 @@ TEST(Parallel, ATeamPassesExceptionsOn) {
   set_num_threads(0);
 }
 
-// OpenMP waits for ever for threads that were not forked.
-TEST(Parallel, AForkedProcessComputesAlone) {
+// OpenMP would wait forever for threads that were not forked.
+TEST(Parallel, AForkedProcessComputesWithOneThread) {
   const auto compute = [] {
     int sum = 0;
     parallel_for(100, [&](std::int64_t i) {

@@ -6,7 +6,7 @@
 namespace qkv {
 namespace {
 
-// Known answers of the authors of Philox for philox4x32-10.
+// Test vectors for philox4x32-10 by the authors of Philox.
 TEST(Random, IsPhilox) {
   const auto zero = Random(0, 0).block(0);
   EXPECT_EQ(zero[0], 0x6627e8d5u);

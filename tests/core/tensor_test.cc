@@ -17,7 +17,7 @@ TEST(Tensor, IsZeroAlignedAndRowMajor) {
   EXPECT_EQ(to_string(t.view().strides), "[15, 5, 1]");
 }
 
-TEST(Tensor, WithoutElementsStillHasAnAddress) {
+TEST(Tensor, EmptyTensorsStillHaveAnAddress) {
   Tensor t({2, 0, 5});
   EXPECT_EQ(t.size(), 0);
   EXPECT_TRUE(t.view());
@@ -48,7 +48,7 @@ TEST(Shape, SwapAxesKeepsTheElements) {
   EXPECT_EQ(v.strides, (Dims{4, 12, 1}));
 }
 
-TEST(Tensor, OfBlocksHasWholeOnes) {
+TEST(Tensor, BlockTensorsHaveWholeBlocks) {
   const Tensor t({2, 3, 64}, DType::q8_0);
   EXPECT_EQ(t.size(), 384);
   EXPECT_EQ(t.bytes(), 2u * 3 * 2 * 34);
@@ -59,7 +59,7 @@ TEST(Tensor, OfBlocksHasWholeOnes) {
   EXPECT_THROW(Tensor({std::int64_t{1} << 62}, DType::f32), std::bad_alloc);
 }
 
-// Types that are no elements, and views and data of them, do not compile.
+// Types that are not element types, and views and data of them, do not compile.
 template <class T>
 concept HasDType = requires {
   dtype_of<T>;
@@ -83,7 +83,7 @@ static_assert(kIsRefused<std::uint8_t> && kIsRefused<std::int8_t> && kIsRefused<
 static_assert(kIsRefused<std::uint16_t> && kIsRefused<std::uint32_t> && kIsRefused<std::uint64_t>);
 static_assert(kIsRefused<long double> && kIsRefused<long long> && kIsRefused<DType>);
 
-TEST(DTypeNames, GoBothWays) {
+TEST(DTypeNames, RoundTrip) {
   for (DType d : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i64, DType::i32, DType::boolean, DType::q8_0,
                   DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q4_k, DType::q5_k, DType::q6_k})
     EXPECT_EQ(dtype_from_name(dtype_name(d)), d);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processor's results against those of the reference device.
+// Compares the CPU's results with those of the reference device.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ inline void append(Results& all, Results more) {
   for (Result& one : more) all.push_back(std::move(one));
 }
 
-// At most `bound` of the largest expected number, or of 1, apart; infinities and NaN alike.
+// The difference is at most `bound` times the largest expected number (or 1); infinities and NaN must match.
 inline void expect_near(const Numbers& expected, const Numbers& found, double bound, const char* what) {
   ASSERT_EQ(found.size(), expected.size()) << what;
   double size = 1;
@@ -34,8 +34,8 @@ inline void expect_near(const Numbers& expected, const Numbers& found, double bo
   }
 }
 
-// With f32 operands, then with bf16 ones; results that follow from bf16 ones may be `rounding` apart, others 1e-5.
-// Numbers that nobody writes stay NaN on both devices.
+// Runs with compute dtype f32, then bf16; results that depend on bf16 values may differ by `rounding`, others by 1e-5.
+// Elements that are not written stay NaN on both devices.
 template <class Run>
 void expect_agreement(const Run& run, const testing::Message& what = testing::Message(), double rounding = 0x1p-8,
                       bool all_rounded = false) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of a device for tests, filled from f64 numbers and read back as such.
+// Device arrays for tests, filled from f64 numbers and read back as f64.
 #pragma once
 
 #include <cmath>
@@ -40,7 +40,7 @@ inline void store(Tensor& tensor, std::int64_t i, double value) {
   }
 }
 
-// Normal numbers that f32 or bf16 holds exactly, so that every device is given the same.
+// Normal random numbers that f32 or bf16 represents exactly, so that every device gets the same input.
 inline Numbers normals(std::int64_t count, std::uint64_t stream, DType rounded_to = DType::f64) {
   const Random random(11, stream);
   Tensor rounded(Dims{count}, rounded_to);
@@ -58,7 +58,7 @@ inline double dot(const Numbers& a, const Numbers& b) {
   return sum;
 }
 
-// A dense array, or a matrix [rows, width] with a row stride, what is between its rows being NaN.
+// A dense array, or a matrix [rows, width] with a row stride and NaN between its rows.
 class Array {
  public:
   Array(const Device& device, DType type, const Dims& shape, std::int64_t row_stride = 0)
@@ -76,7 +76,7 @@ class Array {
   operator ConstView() const { return {memory_.raw(), memory_.dtype(), shape_, strides_}; }
   View view() { return *this; }
   void* raw() { return memory_.raw(); }
-  // Of a matrix: `count` columns from `first` on.
+  // For a matrix: `count` columns from `first` on.
   View columns(std::int64_t first, std::int64_t count) {
     return {static_cast<char*>(memory_.raw()) + first * static_cast<std::int64_t>(dtype_size(memory_.dtype())),
             memory_.dtype(), Dims{shape_[0], count}, strides_};
@@ -109,13 +109,13 @@ class Array {
   Tensor memory_;
 };
 
-// One step of `batch` sequences, all in slot 0, in order.
+// A step of `batch` sequences, all in slot 0, in order.
 inline std::vector<SumStep> in_order(std::int64_t batch) {
   std::vector<SumStep> steps;
   for (std::int64_t b = 0; b < batch; ++b) steps.push_back({0, -1, b == 0, b});
   return steps;
 }
-// The same with the second half of the sequences summed in slot 1 before it joins slot 0.
+// The same, but the second half of the sequences is summed in slot 1 and then added to slot 0.
 inline std::vector<SumStep> in_two_slots(std::int64_t batch) {
   std::vector<SumStep> steps;
   for (std::int64_t b = 0; b < batch; ++b) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ONNX's own node tests of norms, rotary positions and softmax, against the processor. The folder is QKV_CASES_DIR.
+// ONNX's node tests for norms, rotary positions and softmax, run on the CPU. The folder is QKV_CASES_DIR.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -66,8 +66,8 @@ void check_norm(const Case& c, Norm kind) {
   c.expect("InvStdDev", inverse);
 }
 
-// ONNX turns the first rotary_embedding_dim elements of each head; neighbours are pairs if interleaved. Ours are the
-// halves of a whole head, so the elements at hand are put in that order first, and back afterwards.
+// ONNX rotates the first rotary_embedding_dim elements of each head; pairs are neighbours if interleaved. Ours are the
+// halves of a whole head, so the elements are reordered first, and back afterwards.
 void check_rotary(const Case& c) {
   const Tensor x = c.input("input"), cosines = c.input("cos_cache"), sines = c.input("sin_cache");
   ASSERT_EQ(x.shape().rank(), 4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of the processor against the reference device: forward, backward, steps and caches. With bf16 operands,
-// whose results follow from rounded probabilities and gradients, within 2^-6.
+// Attention on the CPU compared with the reference device: forward, backward, steps and caches. With compute dtype
+// bf16, results depend on rounded probabilities and gradients, so the bound is 2^-6.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -18,7 +18,7 @@ struct Named {
   AttentionCase attention;
 };
 
-// Every option that a layer has, alone and with the others, at sizes within and past those of tiles.
+// Every option of a layer, alone and combined, at sizes below and above the tile sizes.
 std::vector<Named> attention_cases() {
   static const std::vector<std::int64_t> lengths{70, 0, 1, 33};
   std::vector<Named> list;
@@ -32,10 +32,10 @@ std::vector<Named> attention_cases() {
     };
     const Numbers sinks = normals(4, 8, DType::bf16), slopes{0.5, 0.25, 0.125, 0.0625};
     add("causal", [](AttentionCase&) {});
-    add("one head of one number", [](AttentionCase& c) { c.n_head = c.n_kv_head = c.d_k = c.d_v = 1; });
+    add("one head of size 1", [](AttentionCase& c) { c.n_head = c.n_kv_head = c.d_k = c.d_v = 1; });
     add("heads of 64", [](AttentionCase& c) { c.d_k = c.d_v = 64; });
     add("window", [](AttentionCase& c) { c.options.window_left = 3; });
-    add("window of the token alone", [](AttentionCase& c) { c.options.window_left = 0; });
+    add("window of only the token itself", [](AttentionCase& c) { c.options.window_left = 0; });
     add("scale", [](AttentionCase& c) { c.options.scale = 0.9; });
     add("softcap", [](AttentionCase& c) { c.options.softcap = 1.5; });
     add("alibi", [&](AttentionCase& c) { c.slopes = slopes; });
@@ -91,7 +91,7 @@ TEST(DevicesAttention, Steps) {
       testing::Message(), kRounding);
 }
 
-// New tokens in pieces, after what a cache holds: the rows of a pass over all of them.
+// New tokens appended to a cache in chunks: the same rows as in one pass over all of them.
 TEST(DevicesAttention, Caches) {
   const std::int64_t n_head = 4, n_kv_head = 2, ctx = 75, d_k = 12, d_v = 5;
   const Numbers slopes{0.5, 0.25, 0.125, 0.0625};
@@ -119,7 +119,7 @@ TEST(DevicesAttention, Caches) {
             part.shape[0] = count;
             return by_head({1, count}, part, heads);
           };
-          // Caches of the operand type and, for bf16 operands, of f32.
+          // Caches of the compute dtype and, for bf16, also of f32.
           Results results;
           for (const DType type : {m.operand, m.device.stream_type()}) {
             KvCache cache(1, n_kv_head, d_k, d_v, ctx, 0, type);

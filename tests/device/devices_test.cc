@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operation of the processor against the reference device, which is given the same numbers: with f32 operands and
-// with bf16 ones. Results in f32 differ by at most 1e-5, rounded ones by 2^-8, of the largest number of the result (or
-// of 1, if that is larger). devices_attention_test.cc has attention.
+// Every operation on the CPU compared with the reference device, for the same inputs, with compute dtypes f32 and bf16.
+// Results in f32 differ by at most 1e-5, rounded ones by 2^-8, relative to the largest number of the result (or to 1,
+// if that is larger). Attention is in devices_attention_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ constexpr std::int64_t kWidths[] = {1, 7, 64, 65, 131};
 constexpr Activation kActivations[] = {Activation::relu, Activation::relu2, Activation::gelu, Activation::silu,
                                        Activation::gelu_erf};
 
-// Batches of 0 and more, contexts of odd lengths, padding.
+// Batches of 0 and more, odd context lengths, padding.
 std::vector<Sum> sums() {
   static const std::vector<std::int64_t> lengths{5, 0, 2};
   std::vector<Sum> list;
@@ -53,7 +53,7 @@ TEST(Devices, AreFoundByNameAndAnUnknownOneListsThem) {
     }
 }
 
-TEST(Devices, SayWhatTheyComputeWith) {
+TEST(Devices, ReportTheirDTypes) {
   const auto cpu = find_device("cpu"), reference = find_device("reference");
   EXPECT_EQ(cpu->stream_type(), DType::f32);
   EXPECT_EQ(reference->stream_type(), DType::f64);
@@ -66,7 +66,7 @@ TEST(Devices, SayWhatTheyComputeWith) {
   EXPECT_FALSE(reference->fast_compute_dtype(DType::bf16));
 }
 
-TEST(Devices, RunWhatTheyAreGiven) {
+TEST(Devices, RunPassesAndTasks) {
   for (const DeviceInfo& info : devices()) {
     const auto device = find_device(info.name);
     const auto matrix = device->matrix(device->stream_type(), 3, 5);
@@ -83,7 +83,7 @@ TEST(Devices, RunWhatTheyAreGiven) {
     device->for_each(0, [&](std::int64_t) { ADD_FAILURE(); });
     Tensor zeros = device->allocate(Dims{3, 5}, device->stream_type());
     for (std::int64_t i = 0; i < 15; ++i) EXPECT_EQ(load(zeros, i), 0);
-    EXPECT_THROW(device->run(1, {}, [] { throw std::runtime_error("of the pass"); }), std::runtime_error);
+    EXPECT_THROW(device->run(1, {}, [] { throw std::runtime_error("from the pass"); }), std::runtime_error);
   }
 }
 
@@ -113,7 +113,7 @@ TEST(Devices, ProductsWithBlocks) {
   for (const DType type : {DType::q8_0, DType::q4_0, DType::q4_1}) {
     const std::int64_t bytes = row_bytes(type, in);
     std::vector<std::byte> blocks(static_cast<std::size_t>(30 * bytes));
-    Numbers w(static_cast<std::size_t>(in * 30));  // [in, 30], what the blocks say
+    Numbers w(static_cast<std::size_t>(in * 30));  // [in, 30], the dequantised values
     for (std::int64_t j = 0; j < 30; ++j) {
       const Numbers column = normals(in, 40 + static_cast<std::uint64_t>(j), DType::f32);
       std::vector<float> narrow(column.begin(), column.end()), back(narrow.size());
@@ -138,7 +138,7 @@ TEST(Devices, ProductsWithBlocks) {
     const ProductSizes p{rows, in, 30, 30};
     // x is rounded to 16 bits (linalg/block_matrix.h).
     expect_near(product({*reference, DType::f64}, p, w, {}, x)[0].values, y.values(), 5e-5, "product");
-    // The same matrix as a table of tokens.
+    // The same matrix as a token table.
     Array found(*cpu, DType::f32, Dims{3, in});
     const std::vector<std::int32_t> tokens{29, 0, 13};
     cpu->embed({1, 3}, tokens, 0, {{}, matrix.get()}, 2, {}, found);
@@ -230,7 +230,7 @@ TEST(Devices, Activations) {
               [&](const Machine& m) {
                 const ActivationCase c{kind, gated, rows, d_ff};
                 Numbers up = m.normals(rows * c.width(), 1);
-                for (std::size_t i = 0; i < up.size(); ++i) up[i] *= i % 5 == 0 ? 8 : 1;  // far from 0 as well
+                for (std::size_t i = 0; i < up.size(); ++i) up[i] *= i % 5 == 0 ? 8 : 1;  // also far from 0
                 Results all = activation(m, c, up);
                 append(all, activation_backward(m, c, up, m.normals(rows * d_ff, 2)));
                 return all;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations of a device as functions from numbers to numbers, each backward pass after the forward pass it needs.
+// Device operations as functions from numbers to numbers; backward passes run the forward pass they need first.
 #pragma once
 
 #include <iterator>
@@ -10,11 +10,11 @@
 
 namespace qkv::test {
 
-// A device and the operand type that it computes with.
+// A device and its compute dtype.
 struct Machine {
   Device& device;
   DType operand;
-  DType numbers = DType::f64;  // what the numbers given to it are rounded to
+  DType numbers = DType::f64;  // the type that inputs are rounded to
 
   Numbers normals(std::int64_t count, std::uint64_t stream) const { return test::normals(count, stream, numbers); }
   Array stream(const Dims& shape) const { return {device, device.stream_type(), shape}; }
@@ -27,11 +27,11 @@ struct Machine {
 
 struct Result {
   Numbers values;
-  bool is_operand = false;  // of the operand type, not of the stream's
+  bool is_operand = false;  // in the compute dtype, not the stream type
 };
 using Results = std::vector<Result>;
 
-// How gradients of parameters are summed; slot 1 with memory of its own or not.
+// How parameter gradients are summed, and whether slot 1 has its own memory.
 struct Sum {
   Sequences s;
   std::vector<SumStep> steps;
@@ -51,7 +51,7 @@ class Slots {
   bool both_;
 };
 
-// --- Products. W [in, columns], given in two parts or transposed; columns of the matrix past them are 0.
+// --- Products. W [in, columns], given in two parts or transposed; the columns of the matrix after them are 0.
 struct ProductSizes {
   std::int64_t rows, in, out, columns;
   bool transposed = false, stream_result = false;
@@ -96,7 +96,7 @@ inline Results product_backward(const Machine& m, const ProductSizes& p, const N
   return {{dx.values(), !p.stream_result}};
 }
 
-// x [rows, in], dy [rows, out], each in rows `gap` longer -> dW and db
+// x [rows, in], dy [rows, out], with rows `gap` longer -> dW and db
 inline Results weight_gradients(const Machine& m, const Sum& sum, std::int64_t in, std::int64_t out, std::int64_t gap,
                                 const Numbers& x, const Numbers& dy) {
   const Array xs = m.operands(Dims{sum.s.rows(), in}, x, in + gap);
@@ -117,7 +117,7 @@ struct NormCase {
   Numbers gain = {}, bias = {};
 };
 
-// Parameters of a norm on a device.
+// The parameters of a norm on a device.
 class NormOn {
  public:
   NormOn(const Machine& m, const NormCase& n)
@@ -160,7 +160,7 @@ inline Results norm_backward(const Machine& m, const Sum& sum, const NormCase& n
   return {{dx.values()}, {in_place.values()}, {added.values()}, dgain.result(), dbias.result()};
 }
 
-// --- Norms of groups: x [rows, groups * width] in rows `gap` longer.
+// --- Group norms: x [rows, groups * width], with rows `gap` longer.
 struct GroupCase {
   std::int64_t groups, width, gap;
   Numbers gain = {};  // [width]
@@ -208,12 +208,12 @@ inline Results activation_backward(const Machine& m, const ActivationCase& c, co
   Array dup = m.operands(Dims{c.rows, c.width()});
   m.device.activation_backward(c.kind, c.gated, ups, das, dup);
   if (c.gated) return {{dup.values(), true}};
-  if (c.kind == Activation::relu) m.device.activation(c.kind, false, ups, ups);  // its result serves as well
+  if (c.kind == Activation::relu) m.device.activation(c.kind, false, ups, ups);  // takes its result too
   m.device.activation_backward(c.kind, c.gated, ups, das, das);
   return {{dup.values(), true}, {das.values(), true}};
 }
 
-// --- Rotary positions, in rows `gap` longer; cosines and sines are multiplied by `factor`.
+// --- Rotary positions, with rows `gap` longer; cosines and sines are multiplied by `factor`.
 struct RotaryCase {
   RotaryHeads heads;
   std::int64_t first_position;
@@ -237,11 +237,11 @@ inline Results rotary(const Machine& m, const Sequences& s, const RotaryCase& c,
   return {{y.values(), true}};
 }
 
-// --- Attention: q, k and v are columns of one array [rows, q + k + v], heads side by side.
+// --- Attention: q, k and v are columns of one array [rows, q + k + v], heads adjacent.
 struct AttentionCase {
   Sequences s;
   std::int64_t n_head, n_kv_head, d_k, d_v;
-  AttentionOptions options;  // lengths are s's; sinks and slopes come from the numbers below
+  AttentionOptions options;  // lengths come from s; sinks and slopes from the numbers below
   Numbers sinks = {}, slopes = {};
 
   std::int64_t q() const { return n_head * d_k; }
@@ -255,7 +255,7 @@ inline View by_head(const Sequences& s, const View& x, std::int64_t heads) {
   return {x.data, x.dtype, Dims{s.batch, heads, s.ctx, d}, Dims{s.ctx * stride, d, stride, 1}};
 }
 
-// -> out, lse, and for dout: dq, dk and dv side by side, dsinks (or nothing)
+// -> out, lse, and for dout: dq, dk and dv adjacent, dsinks (or nothing)
 inline Results attention(const Machine& m, const AttentionCase& c, const Sum& sum, const Numbers& qkv,
                          const Numbers& dout) {
   const std::int64_t rows = c.s.rows(), width = c.q() + c.k() + c.v();
@@ -286,7 +286,7 @@ inline Results attention(const Machine& m, const AttentionCase& c, const Sum& su
   return results;
 }
 
-// --- Ends of the model. table [vocab, d], positions [ctx_len, d] or empty.
+// --- First and last layer of the model. table [vocab, d], positions [ctx_len, d] or empty.
 struct EmbeddingCase {
   Sequences s;
   std::vector<std::int32_t> tokens;  // [batch, ctx]
@@ -308,7 +308,7 @@ inline Results embed(const Machine& m, const EmbeddingCase& c) {
   return results;
 }
 
-// -> dtable and dpositions; slot 1 of the table ends as zeros, and its list of touched rows empty.
+// -> dtable and dpositions; afterwards slot 1 of the table is zero, and its list of touched rows empty.
 inline Results embed_backward(const Machine& m, const Sum& sum, const EmbeddingCase& c, const Numbers& dx) {
   const Dims table{c.vocab, c.d}, positions{c.ctx_len, c.d};
   Array first = m.stream(table), second = m.stream(table, Numbers(static_cast<std::size_t>(c.vocab * c.d)));
@@ -342,7 +342,7 @@ inline Results cross_entropy(const Machine& m, std::int64_t vocab, std::int64_t 
 }
 
 // --- Arrays.
-// -> cap * tanh(x / cap), and dy through it
+// -> cap * tanh(x / cap), and the gradient dy passed back through it
 inline Results softcap(const Machine& m, double cap, const Numbers& x, const Numbers& dy) {
   const Dims shape{static_cast<std::int64_t>(x.size())};
   Array y = m.stream(shape, x), dx = m.operands(shape, dy);

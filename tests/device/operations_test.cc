@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values worked by hand, on every device.
+// Hand-worked values, on every device.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace qkv::test {
 namespace {
 
-// Every device, with operands of its stream type.
+// Every device, with its stream type as compute dtype.
 std::vector<Machine> machines() {
   std::vector<Machine> list;
   for (const DeviceInfo& info : devices()) {
@@ -21,7 +21,7 @@ std::vector<Machine> machines() {
   }
   return list;
 }
-// What numbers of about 1 may be wrong by.
+// The allowed error of numbers of about 1.
 double rounding(const Machine& m) { return m.operand == DType::f64 ? 1e-14 : 1e-6; }
 
 void expect_numbers(const Machine& m, const Numbers& found, const Numbers& expected) {
@@ -30,7 +30,7 @@ void expect_numbers(const Machine& m, const Numbers& found, const Numbers& expec
     EXPECT_NEAR(found[i], expected[i], rounding(m) * (1 + std::abs(expected[i]))) << m.device.name() << " " << i;
 }
 
-TEST(WeightGradient, SumsLeavesAsTheStepsSay) {
+TEST(WeightGradient, SumsLeavesInTheOrderOfTheSteps) {
   const std::vector<std::int64_t> lengths{3, 0, 2};
   const Sequences s{3, 3, lengths};
   const std::int64_t in = 5, out = 4, rows = s.rows();
@@ -69,7 +69,7 @@ TEST(Norm, HandWorkedRows) {
   }
 }
 
-// R46 of the reports: rank 3 is rows all the same; the gain's gradient sums over all six of them.
+// R46 of the reports: rank 3 is still rows; the gain's gradient sums over all six of them.
 TEST(Norm, GainGradientSumsOverAllRowsOfARank3Input) {
   for (const Machine& m : machines()) {
     const Numbers x = m.normals(24, 1), dy = m.normals(24, 2);
@@ -125,12 +125,12 @@ TEST(Embedding, ForwardAndBackwardByHand) {
       EXPECT_EQ(found[0].values, (Numbers{5, 6, 11, 14, 9, 10}));
       EXPECT_EQ(found[1].values, (Numbers{6, 8, 10, 12, 9, 10, 0, 0}));
       EXPECT_EQ(found[2].values, Numbers(6, 0.0));
-      EXPECT_EQ(found[3].values, Numbers{0}) << "no row of slot 1 is touched any more";
+      EXPECT_EQ(found[3].values, Numbers{0}) << "no touched rows are left in slot 1";
     }
   }
 }
 
-// Slot 1 is added to slot 0, is used again, and holds a partial sum when the pass ends.
+// Slot 1 is added to slot 0, used again, and contains a partial sum when the pass ends.
 TEST(Embedding, APassMayEndWithPartialSums) {
   const Dims table{3, 1}, none{0, 1};
   const Sequences s{3, 1};
@@ -169,13 +169,13 @@ TEST(CrossEntropy, LargeLogitsStayFinite) {
   }
 }
 
-TEST(CrossEntropy, NanInALogitIsSeen) {
+TEST(CrossEntropy, NanInALogitIsDetected) {
   for (const Machine& m : machines())
     EXPECT_TRUE(
         std::isnan(cross_entropy(m, 3, 3, {0, std::numeric_limits<double>::quiet_NaN(), 1}, {0}, 1)[2].values[0]));
 }
 
-// x [heads of `head_dim` numbers] of one token at a position, rotated with base 10000 -> the same
+// x [heads of `head_dim` numbers] of one token at a position, rotated with base 10000 -> the rotated x
 Numbers rotated(const Machine& m, std::int64_t head_dim, std::int64_t position, const Numbers& x, double base = 10000,
                 bool back = false) {
   const std::int64_t half = head_dim / 2;
@@ -196,19 +196,19 @@ Numbers rotated(const Machine& m, std::int64_t head_dim, std::int64_t position, 
 }
 
 // R31 of the reports: x = [1, 2, 3, 4] at position 1, base 10000 (angles 1 and 0.01).
-TEST(Rotary, TurnsHalvesNotNeighbours) {
+TEST(Rotary, RotatesHalvesNotNeighbours) {
   for (const Machine& m : machines()) {
     const Numbers x = rotated(m, 4, 1, {1, 2, 3, 4});
     const double half[] = {-1.9841106, 1.9599007, 2.4623779, 4.0197997};
     for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(x[i], half[i], 3e-7);
-    // Checkpoints whose pairs are neighbours: the same turn between two reorderings.
+    // Checkpoints with adjacent pairs: the same rotation between two reorderings.
     const Numbers y = rotated(m, 4, 1, {1, 3, 2, 4});
     const double neighbours[] = {-1.1426397, 2.9598507, 1.9220756, 4.0297995};
     for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(y[i], neighbours[i], 3e-7);
   }
 }
 
-TEST(Rotary, PositionZeroIsTheIdentityAndBackUndoes) {
+TEST(Rotary, PositionZeroIsTheIdentityAndBackwardInverts) {
   const Sequences s{2, 3};
   const RotaryCase c{{2, 6, 6}, 0};
   Numbers x(2 * 3 * 2 * 6);
@@ -222,7 +222,7 @@ TEST(Rotary, PositionZeroIsTheIdentityAndBackUndoes) {
   }
 }
 
-// What makes it a position code: q . k depends on the distance alone.
+// The defining property of a position code: q . k depends only on the distance.
 TEST(Rotary, DotProductsDependOnTheDistance) {
   for (const Machine& m : machines()) {
     const auto dot_at = [&](std::int64_t i, std::int64_t j) {

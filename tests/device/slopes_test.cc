@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every backward pass of the reference device against central differences of its forward pass.
+// Every backward pass of the reference device compared with central differences of its forward pass.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace {
 
 Machine reference() { return {*find_device("reference"), DType::f64}; }
 
-// d(loss)/d(x[i]) by central differences for each i, against `gradient`.
+// Compares d(loss)/d(x[i]) by central differences, for each i, with `gradient`.
 void expect_gradient(Numbers& x, const std::function<double()>& loss, const Numbers& gradient,
                      const std::string& what) {
   constexpr double h = 1e-5;
@@ -84,7 +84,7 @@ TEST(Activation, GradientsAreCentralDifferences) {
     }
 }
 
-TEST(Rotary, GradientIsTheRotationBack) {
+TEST(Rotary, GradientIsTheInverseRotation) {
   const Sequences s{2, 3};
   for (const std::int64_t rotated : {8, 4, 2}) {
     const RotaryCase c{{3, 8, rotated}, 2, 1.25, 1};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processor's gradients of f32 weight matrices at widths whose rows begin a multiple of 4 KB apart, which are
-// copied first (cpu/weight_gradients.cc).
+// CPU gradients of f32 weight matrices at widths where row starts are multiples of 4 KB apart; such operands are copied
+// first (cpu/weight_gradients.cc).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,13 +15,13 @@ namespace {
 
 using Floats = std::vector<float>;
 
-// Three sequences, one past the rows that are copied at a time, one empty; leaves 1 and 2 are summed before they join
-// 0.
+// Three sequences: one longer than the rows copied at a time, one empty; leaves 1 and 2 are summed before they join
+// leaf 0.
 const std::vector<std::int64_t> kLengths{1100, 0, 70};
 const Sequences kSequences{3, 1100, kLengths};
 const std::vector<SumStep> kTree{{0, -1, true, 0}, {1, -1, true, 1}, {1, -1, false, 2}, {0, 1, false, 0}};
 
-// Normal numbers, at least as many as any operand has; dy begins elsewhere than x.
+// Normal numbers, at least as many as any operand has; dy starts at a different offset than x.
 const float* numbers() {
   static const Floats all = [] {
     const Random random(23);
@@ -53,14 +53,14 @@ void add(std::span<const SumStep> steps, const WeightGradient& g) {
   find_device("cpu")->weight_gradients(kSequences, steps, {&g, 1});
 }
 
-TEST(WeightGradientF32, IsTheSumOverRowsWhereRowsCollide) {
+TEST(WeightGradientF32, IsTheSumOverRowsAtAliasingWidths) {
   for (const Shape& shape : kShapes) {
     SCOPED_TRACE(testing::Message() << shape.in << " x " << shape.out);
     const float *x = x_of(), *dy = dy_of();  // [rows, ldx], [rows, ldy]
     Floats dw(static_cast<std::size_t>(shape.in * shape.out), 7.0f);
     add(kTree, gradient_of(shape, dw.data(), nullptr));
     const Random random(5);
-    for (std::uint64_t n = 0; n < 400; ++n) {  // elements, the last among them
+    for (std::uint64_t n = 0; n < 400; ++n) {  // elements, including the last
       const auto pick = [&](std::uint64_t k, std::int64_t size) {
         return n == 0 ? size - 1 : static_cast<std::int64_t>(random.bits(2 * n + k) % static_cast<std::uint64_t>(size));
       };
@@ -87,7 +87,7 @@ TEST(WeightGradientF32, HasTheSameBitsAtAnyThreadCountAndStepByStep) {
     for (const int threads : {2, 3}) {
       set_num_threads(threads);
       Floats found(size);
-      add(kTree, gradient_of(shape, found.data(), nullptr));  // the partial sum lives in the tasks' memory
+      add(kTree, gradient_of(shape, found.data(), nullptr));  // the partial sum is kept in the tasks' memory
       EXPECT_EQ(found, expected) << threads << " threads";
     }
     Floats found(size);

@@ -35,7 +35,7 @@ AndreaLayout tiny_layout() {
   return layout;
 }
 
-// The bytes of a checkpoint whose element k is k.
+// The bytes of a checkpoint in which element k is k.
 std::string counting(std::int32_t step, std::int32_t n_params) {
   std::string bytes(8 + 12 * static_cast<std::size_t>(n_params), '\0');
   std::memcpy(bytes.data(), &step, 4);
@@ -68,8 +68,8 @@ class Andrea : public testing::Test {
   std::string path_ = scratch_.path("c.bin");
 };
 
-// wte [259, 2] and wpe [4, 2] as they are, lm_head [259, 2] turned, then wq of layer 0 at 518 + 8 + 518 = 1044.
-TEST_F(Andrea, ElementsStandWhereTheOrderSays) {
+// wte [259, 2] and wpe [4, 2] unchanged, lm_head [259, 2] transposed, then wq of layer 0 at 518 + 8 + 518 = 1044.
+TEST_F(Andrea, ElementsFollowTheOrder) {
   const AndreaCheckpoint c = load_andrea(path_, tiny_layout());
   EXPECT_EQ(c.step, 7);
   EXPECT_EQ(c.model.config().vocab_size, 259);
@@ -82,7 +82,7 @@ TEST_F(Andrea, ElementsStandWhereTheOrderSays) {
   EXPECT_EQ(at(p, "token_embedding", 3), 3);
   EXPECT_EQ(at(p, "position_embedding", 1), 519);
   EXPECT_EQ(at(p, "head", 1), 526 + 2);          // ours [2, 259]: row 0, column 1; theirs [259, 2]: row 1, column 0
-  EXPECT_EQ(at(p, "layers.0.wq", 1), 1044 + 2);  // turned
+  EXPECT_EQ(at(p, "layers.0.wq", 1), 1044 + 2);  // transposed
   EXPECT_EQ(at(p, "layers.0.w_up", 1), 1044 + 16 + 2);
   EXPECT_EQ(at(p, "layers.1.wq", 0), 1044 + 28);
   EXPECT_EQ(at(c.first_moments, "layers.0.wq", 1), kCount + 1046);
@@ -124,7 +124,7 @@ TEST_F(Andrea, WrittenByteForByteAndReadBackWithoutOptions) {
   }
 }
 
-TEST_F(Andrea, NumbersOfParametersThatDifferAreBothNamed) {
+TEST_F(Andrea, BothParameterCountsAreNamedIfTheyDiffer) {
   AndreaLayout larger = tiny_layout();
   larger.config.d_ff = 5;
   EXPECT_THAT(error_of(path_, larger), HasSubstr("contains 1100 parameters; the configuration has 1116"));
@@ -136,7 +136,7 @@ TEST_F(Andrea, NumbersOfParametersThatDifferAreBothNamed) {
   EXPECT_THAT(error_of(path_, tiny_layout()), HasSubstr("contains 1100 parameters; the configuration has 1096"));
 }
 
-TEST_F(Andrea, FilesThatCannotBeAreRefused) {
+TEST_F(Andrea, InvalidFilesAreRefused) {
   const std::string whole = counting(7, kCount);
   const auto with = [&](const std::string& bytes) {
     scratch_.file("c.bin", bytes);
@@ -177,7 +177,7 @@ TEST_F(Andrea, FilesThatCannotBeAreRefused) {
   EXPECT_THAT(error_of(path_, tiny_layout()), HasSubstr("harris_segments.json: cannot be opened"));
 }
 
-TEST_F(Andrea, MomentsStayWithADirectory) {
+TEST_F(Andrea, MomentsAreSavedWithADirectory) {
   const AndreaCheckpoint c = load_andrea(path_, tiny_layout());
   save_model(scratch_.path("m"), c.model, c.tokenizer);
   EXPECT_FALSE(load_adam_state(scratch_.path("m"), c.model));

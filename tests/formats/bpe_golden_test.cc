@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A BPE that qkv learns means the same to Hugging Face's `tokenizers`: scripts/make_bpe_golden.py loaded it there and
-// kept the ids.
+// A BPE tokenizer trained by qkv gives the same ids in Hugging Face's `tokenizers`: scripts/make_bpe_golden.py loaded
+// it there and stored the ids.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -24,7 +24,7 @@ class BpeGolden : public testing::Test {
   const std::string text_ = golden("bpe_text.txt");
 };
 
-TEST_F(BpeGolden, WhatIsLearntIsTheFileThatWasLoadedThere) {
+TEST_F(BpeGolden, TrainingGivesTheGoldenFile) {
   const Tokenizer tokenizer = Tokenizer::train_bpe(text_, found_["size"].get<std::int64_t>(), {});
   ASSERT_EQ(tokenizer.size(), found_["size"].get<std::int64_t>());
   EXPECT_EQ(tokenizer.json(), golden("bpe_tokenizer.json"));

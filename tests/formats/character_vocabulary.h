@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How vocabularies of byte pairs of characters begin, as sentencepiece's models (LLaMA 2, TinyLlama, Mistral) stand in
+// The start of character-level BPE vocabularies, as sentencepiece models (LLaMA 2, TinyLlama, Mistral) are stored in
 // tokenizer.json.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace qkv::test {
 
-// <unk>, <s>, </s> and the bytes; characters and merges are the caller's.
+// <unk>, <s>, </s> and the bytes; the caller adds characters and merges.
 inline TokenizerData character_vocabulary() {
   TokenizerData data;
   data.tokens = {"<unk>", "<s>", "</s>"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversations as `transformers` writes them down by each form's template and reads them with tokenizers of several
-// kinds (scripts/make_chat_golden.py): the same ids.
+// Conversations rendered by `transformers` with each form's template and encoded with tokenizers of several kinds
+// (scripts/make_chat_golden.py): the same ids.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -20,7 +20,7 @@ bool ends_with(const Ids& ids, const Ids& end) {
   return ids.size() >= end.size() && std::equal(end.rbegin(), end.rend(), ids.rbegin());
 }
 
-TEST(ChatGolden, ConversationsAreThoseOfTheTemplates) {
+TEST(ChatGolden, ConversationsMatchTheTemplates) {
   std::ifstream in(QKV_SOURCE_DIR "/tests/formats/golden/chat_forms.json");
   const nlohmann::json golden = nlohmann::json::parse(in);
   const std::vector<std::string> questions = golden["questions"];
@@ -40,7 +40,7 @@ TEST(ChatGolden, ConversationsAreThoseOfTheTemplates) {
     append(first, chat.question(questions[0], true, system));
     EXPECT_EQ(first, wanted[0]) << one["text"];
     if (wanted.size() == 1) continue;
-    Ids next = chat.answer_end();  // what stands between is the model's
+    Ids next = chat.answer_end();  // the model generates what is in between
     append(next, chat.question(questions[1], false, system));
     EXPECT_TRUE(ends_with(wanted[1], next))
         << one["text"] << testing::PrintToString(next) << " at the end of " << testing::PrintToString(wanted[1]);

@@ -67,7 +67,7 @@ TEST(ConfigJson, Version1HasItsKeysAndNoOthers) {
     EXPECT_THAT(error_of(more), HasSubstr("unknown key '" + std::string(key) + "'"));
   }
   json changed = kVersion1;
-  changed["activation"] = "silu";  // a word of version 2
+  changed["activation"] = "silu";  // only valid in version 2
   EXPECT_THAT(error_of(changed), HasSubstr("'activation': expected one of relu, relu2, gelu, swiglu; found 'silu'"));
   changed = kVersion1;
   changed["attention_bias"] = 1;
@@ -98,7 +98,7 @@ TEST(ConfigJson, Version2HasItsKeysAndNoOthers) {
   EXPECT_THAT(error_of(more), HasSubstr("expected one of qkv, gpt2, qwen3, qwen2 and llama; found 'opt'"));
 }
 
-TEST(ConfigJson, LayersSayWhatDiffers) {
+TEST(ConfigJson, LayersListOnlyDifferences) {
   ModelConfig c;
   c.n_layer = 3;
   c.layers.assign(3, c);
@@ -122,7 +122,7 @@ TEST(ConfigJson, LayersSayWhatDiffers) {
   EXPECT_TRUE(read(file).layers.empty());  // all the same
 }
 
-// A random configuration; what cannot be is thrown away.
+// A random configuration; invalid ones are discarded.
 class Draws {
  public:
   explicit Draws(std::uint64_t seed) : random_(seed) {}
@@ -154,7 +154,7 @@ class Draws {
   std::uint64_t draw_ = 0;
 };
 
-TEST(ConfigJson, RandomConfigurationsAreReadAsTheyWere) {
+TEST(ConfigJson, RandomConfigurationsRoundTrip) {
   Draws draws(3);
   const auto visit = [&](const char* key, auto& value) { draws(key, value); };
   int kept = 0, with_layers = 0, scaled = 0;

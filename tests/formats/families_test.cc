@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each family can express, one member of the configuration changed at a time: it is read back as it was, or
-// refused by its name. Nothing is dropped.
+// What each family can express, changing one member of the configuration at a time: it either round-trips or is refused
+// by name. Nothing is dropped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ ModelConfig through_hf(const ModelConfig& c) {
   return read_hf_config(JsonPlace(path, file), family);
 }
 
-// Through a whole file, without numbers.
+// Through a whole file, without weights.
 ModelConfig through_gguf(const ModelConfig& c) {
   const Family& family = gguf_family_of(c);
   GgufWriter writer;
@@ -54,8 +54,7 @@ ModelConfig through_gguf(const ModelConfig& c) {
     std::vector<std::int64_t> dims{place.shape[place.shape.rank() - 1]};
     if (place.shape.rank() == 2) dims.push_back(place.shape[0]);
     if (names.insert(place.name).second)
-      writer.tensor(place.name, dims, DType::f32,
-                    [n = dims[0]](std::int64_t, float* to) { std::fill_n(to, n, 0.0f); });
+      writer.tensor(place.name, dims, DType::f32, [n = dims[0]](std::int64_t, float* to) { std::fill_n(to, n, 0.0f); });
   }
   const std::string bytes = writer.bytes();
   const Gguf file("f.gguf", std::as_bytes(std::span(bytes)));
@@ -63,7 +62,7 @@ ModelConfig through_gguf(const ModelConfig& c) {
   return read_gguf_config(file, family);
 }
 
-// Equal but for the rounding of numbers to f32 and for how scaled rotary frequencies are told.
+// Equal except for the rounding of numbers to f32 and the representation of scaled rotary frequencies.
 bool same(const ModelConfig& a, const ModelConfig& b) {
   const auto rounded = [](auto c) {
     for_each_member(c, [](const char*, auto& member) {
@@ -74,7 +73,7 @@ bool same(const ModelConfig& a, const ModelConfig& b) {
   if (members_json(rounded(a)) != members_json(rounded(b))) return false;
   for (std::int64_t i = 0; i < a.n_layer; ++i) {
     LayerConfig x = rounded(a.layer(i)), y = rounded(b.layer(i));
-    if (x.positions != Positions::rotary) x.rope_theta = y.rope_theta;  // of no effect
+    if (x.positions != Positions::rotary) x.rope_theta = y.rope_theta;  // has no effect
     const std::vector<double> f = rotary_frequencies(x), g = rotary_frequencies(y);
     if (x.rope_scaling.attention_factor != y.rope_scaling.attention_factor || f.size() != g.size()) return false;
     for (std::size_t k = 0; k < f.size(); ++k)
@@ -85,7 +84,7 @@ bool same(const ModelConfig& a, const ModelConfig& b) {
   return true;
 }
 
-// Each value that a member is changed to.
+// Every value to change a member to.
 void changes_of(std::string_view key, std::int64_t& member, const std::function<void()>& changed) {
   const std::int64_t before = member;
   for (const std::int64_t value : {before * 2, before / 2, std::int64_t{key == "window_left" ? 5 : 12}})
@@ -116,21 +115,22 @@ struct Count {
   int kept = 0, refused = 0;
 };
 
-// Whether a configuration comes through or is refused by the name of the member.
+// Checks that a configuration round-trips or is refused with the name of the member.
 void check(const ModelConfig& c, const std::string& key, const std::function<ModelConfig(const ModelConfig&)>& through,
            Count& count) {
   ModelConfig valid;
   try {
     valid = c.resolved();
   } catch (const std::invalid_argument&) {
-    return;  // no configuration at all
+    return;  // not a valid configuration
   }
   try {
     const ModelConfig back = through(valid);
     EXPECT_TRUE(same(back, valid)) << config_json(back).dump() << "\n" << config_json(valid).dump();
     ++count.kept;
   } catch (const std::invalid_argument& error) {
-    // Heads that no longer make up d_model, and biases that families have together, are named by the other member.
+    // If the heads no longer add up to d_model, or biases that a family only has together differ, the message names the
+    // other member.
     const bool sizes = key == "d_model" || key == "n_head";
     const std::string other = sizes               ? "head_dim"
                               : key == "head_dim" ? "v_head_dim"
@@ -141,7 +141,7 @@ void check(const ModelConfig& c, const std::string& key, const std::function<Mod
   }
 }
 
-// Every member of every family's configuration changed, in the whole model and in one layer.
+// Changes every member of every family's configuration, for the whole model and for one layer.
 void check_all(FileFormat format, const std::function<ModelConfig(const ModelConfig&)>& through, Count least) {
   Count count;
   std::set<std::string> tried;
@@ -186,7 +186,7 @@ TEST(Families, HuggingFaceKeepsEachMemberOrRefusesItByName) {
 
 TEST(Families, GgufKeepsEachMemberOrRefusesItByName) { check_all(FileFormat::gguf, through_gguf, {50, 200}); }
 
-TEST(Families, AllThatDoesNotFitIsListedAtOnce) {
+TEST(Families, AllMismatchesAreListedAtOnce) {
   ModelConfig c = test::small_llama();
   c.softcap = 30;
   c.sinks = true;
@@ -203,7 +203,7 @@ TEST(Families, AllThatDoesNotFitIsListedAtOnce) {
   EXPECT_THAT([&] { gguf_family_of(c); }, ThrowsMessage<std::invalid_argument>(all));
 }
 
-TEST(Families, OfRotaryScalingOnlyWhatDiffersIsListed) {
+TEST(Families, OnlyDifferingRopeScalingFieldsAreListed) {
   ModelConfig c = test::small_llama();
   c.rope_scaling.frequency_factors.assign(static_cast<std::size_t>(c.resolved().head_dim / 2), 1.25);
   EXPECT_THAT([&] { hf_family_of(c); },
@@ -211,13 +211,13 @@ TEST(Families, OfRotaryScalingOnlyWhatDiffersIsListed) {
                   HasSubstr("rope_scaling.frequency_factors [1.25,1.25,1.25,1.25,1.25,1.25,1.25,1... instead of []")));
 }
 
-TEST(Families, TheMoreSpecialIsWritten) {
+TEST(Families, TheMostSpecificFamilyIsWritten) {
   ModelConfig c = test::small_llama();
   EXPECT_EQ(hf_family_of(c).hf_type, "llama");
   c.qkv_bias = true;
   EXPECT_EQ(hf_family_of(c).hf_type, "qwen2");
   EXPECT_EQ(gguf_family_of(c).gguf_type, "qwen2");
-  c.mlp_bias = true;  // only llama has it, and its GGUF files tell each kind of bias apart
+  c.mlp_bias = true;  // only llama has it, and its GGUF files distinguish each kind of bias
   EXPECT_EQ(gguf_family_of(c).gguf_type, "llama");
   c.mlp_bias = false;
   c.qk_norm = QkNorm::per_head;
@@ -241,7 +241,7 @@ std::vector<std::int64_t> windows(const ModelConfig& c) {
   return all;
 }
 
-TEST(Families, QwensWindowsAreInTheLayersThatTheFileNames) {
+TEST(Families, QwenWindowsApplyToTheLayersThatTheFileNames) {
   const nlohmann::json used = {{"use_sliding_window", true}, {"sliding_window", 10}};
   const auto with = [&](const char* key, const nlohmann::json& value) {
     nlohmann::json changes = used;
@@ -263,13 +263,13 @@ TEST(Families, QwensWindowsAreInTheLayersThatTheFileNames) {
   refused(with("sliding_window", 0), "'sliding_window'");
 }
 
-TEST(Families, DefaultsAreThoseOfTransformers) {
+TEST(Families, DefaultsMatchTransformers) {
   EXPECT_EQ(read_hf("qwen3", {{"head_dim", nullptr}}).head_dim, 128);
   EXPECT_EQ(read_hf("llama", {{"head_dim", nullptr}}).head_dim, 6);
   EXPECT_EQ(read_hf("qwen2", {{"head_dim", nullptr}}).head_dim, 6);
   const ModelConfig biased = read_hf("qwen3", {{"attention_bias", true}});
   EXPECT_TRUE(biased.qkv_bias && biased.output_bias);
-  const ModelConfig qwen2 = read_hf("qwen2", {{"attention_bias", false}});  // it has no such key
+  const ModelConfig qwen2 = read_hf("qwen2", {{"attention_bias", false}});  // qwen2 ignores this key
   EXPECT_TRUE(qwen2.qkv_bias && !qwen2.output_bias);
 }
 

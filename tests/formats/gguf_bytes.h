@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GGUF files byte by byte, right or wrong.
+// Builds GGUF files byte by byte, valid or not.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models in GGUF files: read, refused, written and read again.
+// Models in GGUF files: read, refused, written and read back.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ void expect_same_parameters(const Model& a, const Model& b, double tolerance) {
   }
 }
 
-// Draws for what starts as ones and zeros, so that nothing can be left out unseen.
+// Changes parameters initialised to ones and zeros, so that leaving one out shows.
 void random_vectors(Model& model) {
   const Model::ParameterAccess parameters = model.change_parameters();
   for (std::size_t i = 0; i < model.infos().size(); ++i)
@@ -69,7 +69,7 @@ void random_vectors(Model& model) {
         parameters[i].data()[k] = 0.5f + 0.01f * static_cast<float>((k * 7 + static_cast<std::int64_t>(i)) % 50);
 }
 
-TEST(GgufModel, WrittenInF32AndReadAgainIsTheSameModel) {
+TEST(GgufModel, RoundTripsInF32) {
   const Scratch scratch;
   ModelConfig tied = small_llama(), scaled = small_llama(), biased = small_llama(), untied_gpt2 = small_gpt2();
   tied.tied_head = true;
@@ -96,7 +96,7 @@ TEST(GgufModel, WrittenInF32AndReadAgainIsTheSameModel) {
     EXPECT_EQ(found, expected);
     const std::vector<float> a = logits_of(model), b = logits_of(back);
     for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-5);
-    EXPECT_EQ(source->tokenizer().size(), 300);  // unused tokens fill up
+    EXPECT_EQ(source->tokenizer().size(), 300);  // padded with unused tokens
     EXPECT_EQ(source->tokenizer().encode("the word"), small_tokenizer().encode("the word"));
   }
 }
@@ -122,7 +122,7 @@ TEST(GgufModel, EachTypeIsCloseToTheModel) {
     }
 }
 
-TEST(GgufModel, RowsOfQAndKArePairsSideBySide) {
+TEST(GgufModel, RowsOfQAndKAreAdjacentPairs) {
   const Scratch scratch;
   Model model(small_llama(), 3);
   save_gguf(scratch.path("m.gguf"), model, small_tokenizer(), "f32");
@@ -143,10 +143,10 @@ TEST(GgufModel, RowsOfQAndKArePairsSideBySide) {
   expect_row("blk.1.attn_q.weight", 2, "layers.1.wq", 1);
   expect_row("blk.1.attn_q.weight", 16 + 15, "layers.1.wq", 16 + 15);
   expect_row("blk.1.attn_k.weight", 16 + 3, "layers.1.wk", 16 + 9);
-  expect_row("blk.1.attn_v.weight", 3, "layers.1.wv", 3);  // values are not turned
+  expect_row("blk.1.attn_v.weight", 3, "layers.1.wv", 3);  // values are not rotated
 }
 
-TEST(GgufModel, WhatGgufCannotSayIsRefused) {
+TEST(GgufModel, ConfigurationsThatGgufCannotExpressAreRefused) {
   const Scratch scratch;
   const auto refused = [&](const Model& model, const Tokenizer& tokenizer, const std::string& type) {
     EXPECT_THROW(save_gguf(scratch.path("m.gguf"), model, tokenizer, type), std::invalid_argument);
@@ -171,7 +171,7 @@ TEST(GgufModel, WhatGgufCannotSayIsRefused) {
   refused(Model(narrow), small_tokenizer(), "f32");
 }
 
-// A tiny llama with a tokenizer of scores, byte by byte.
+// A tiny llama with a scored tokenizer, byte by byte.
 struct Tiny {
   std::vector<std::string> tokens{"<unk>", "<s>", "</s>"};
   std::vector<std::int32_t> types{2, 3, 3};
@@ -227,7 +227,7 @@ struct Tiny {
   }
 };
 
-// All of it: configuration, parameters, tokenizer.
+// Reads everything: configuration, parameters, tokenizer.
 void load(const std::string& bytes) {
   const auto source = open_gguf("f.gguf", std::as_bytes(std::span(bytes)));
   source->tokenizer();
@@ -243,7 +243,7 @@ void expect_refused(const std::string& bytes, const std::string& reason) {
   }
 }
 
-TEST(GgufModel, ATokenizerOfScores) {
+TEST(GgufModel, AScoredTokenizer) {
   const Tiny tiny;
   const std::string bytes = tiny.bytes();
   const auto source = open_gguf("f.gguf", std::as_bytes(std::span(bytes)));
@@ -255,7 +255,7 @@ TEST(GgufModel, ATokenizerOfScores) {
   EXPECT_EQ(tokenizer.begin_token(), 1);
   EXPECT_EQ(tokenizer.end_token(), 2);
   const std::int32_t space = 259, a = 260, space_a = 261, b = 262;
-  EXPECT_THAT(tokenizer.encode("a"), ElementsAre(space_a));  // a space is put before
+  EXPECT_THAT(tokenizer.encode("a"), ElementsAre(space_a));  // a space is prepended
   EXPECT_THAT(tokenizer.encode("ba a"), ElementsAre(space, b, a, space_a));
   EXPECT_THAT(tokenizer.encode("a</s>a", SpecialTokens::as_ids), ElementsAre(space_a, 2, space_a));
   EXPECT_THAT(tokenizer.encode("\n"), ElementsAre(space, 3 + 10));
@@ -264,7 +264,7 @@ TEST(GgufModel, ATokenizerOfScores) {
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
 }
 
-TEST(GgufModel, WhatDoesNotFitTogetherIsRefused) {
+TEST(GgufModel, InconsistentFilesAreRefused) {
   load(Tiny().bytes());
   expect_refused(Tiny().bytes("", "mamba"), "supported architectures are gpt2, qwen3, qwen2 and llama; found 'mamba'");
   expect_refused(Tiny().bytes("block_count"), "key 'llama.block_count': is missing");
@@ -293,7 +293,7 @@ TEST(GgufModel, WhatDoesNotFitTogetherIsRefused) {
   expect_refused(with([](Tiny& t) { t.tokens[3] = "<0x01>"; }), "occurs twice");
 }
 
-TEST(GgufModel, FactorsOfRotaryFrequencies) {
+TEST(GgufModel, RopeFrequencyFactors) {
   Tiny tiny;
   tiny.keys.tensor("rope_freqs.weight", {2}, 0, GgufBytes::raw(1.0f) + GgufBytes::raw(4.0f));
   std::string bytes = tiny.bytes();
@@ -334,8 +334,8 @@ TEST(GgufModel, SplitsByName) {
   expect_refused(bytes, "found 'qwen9'");
 }
 
-// Files that the Python package `gguf` wrote, and PyTorch's logits (scripts/make_gguf_golden.py).
-TEST(GgufModel, LogitsAreThoseOfPyTorch) {
+// Files written by the Python package `gguf`, and PyTorch's logits (scripts/make_gguf_golden.py).
+TEST(GgufModel, LogitsMatchPyTorch) {
   for (const char* name : {"llama", "gpt2"}) {
     const std::string path = std::string(QKV_SOURCE_DIR) + "/tests/formats/golden/gguf_" + name;
     const auto source = open_gguf(path + ".gguf");
@@ -381,7 +381,7 @@ TEST(GgufModel, TheSharedCollection) {
   EXPECT_GT(count, 45);
 }
 
-TEST(GgufModel, VerifyTellsContainersFromModels) {
+TEST(GgufModel, VerifyDistinguishesContainersFromModels) {
   const Scratch scratch;
   EXPECT_THAT(verify_path(scratch.file("a", Tiny().bytes())), HasSubstr("GGUF v3 llama model: "));
   EXPECT_THAT(
@@ -391,7 +391,7 @@ TEST(GgufModel, VerifyTellsContainersFromModels) {
   EXPECT_THROW(verify_path(scratch.file("d", Tiny().bytes("blk.0.ffn_up.weight"))), FileError);
   Tiny broken;
   broken.keys.tensor("blk.0.attn_q.bias", {8}, 0, GgufBytes::raw(std::nanf("")) + std::string(28, '\0'));
-  EXPECT_THROW(verify_path(scratch.file("e", broken.bytes())), FileError);  // no number
+  EXPECT_THROW(verify_path(scratch.file("e", broken.bytes())), FileError);  // not a number
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte pairs of characters (LLaMA 2, TinyLlama, Mistral) in a GGUF file, where scores stand for merges: the same ids,
-// or a refusal that says why.
+// Character-level BPE (LLaMA 2, TinyLlama, Mistral) in a GGUF file, where scores replace merges: the same ids, or a
+// refusal that gives the reason.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// A vocabulary of five characters and `made`, in the order of their scores: each is made of any two tokens
-// before it, as sentencepiece's models become merges, the pairs in the order of their ids.
+// A vocabulary of five characters and `made`, in the order of their scores. Each of `made` is formed from any two
+// earlier tokens, as in merges converted from sentencepiece models, with the pairs in id order.
 TokenizerData data_of(const std::vector<std::string>& made) {
   TokenizerData data = test::character_vocabulary();
   data.end_token = 2;
@@ -73,7 +73,7 @@ void save(const std::string& path, const TokenizerData& data) {
   save_gguf(path, Model(c), Tokenizer::from_data(data), "f32");
 }
 
-TEST(GgufScores, GiveTheIdsOfTheMerges) {
+TEST(GgufScores, GiveTheSameIdsAsTheMerges) {
   const Scratch scratch;
   for (const bool prefix : {true, false}) {
     TokenizerData data = data_of(kMade);
@@ -96,8 +96,8 @@ TEST(GgufScores, GiveTheIdsOfTheMerges) {
   }
 }
 
-// Vocabularies of two letters, dense enough that every kind of overlap is there, the merges of a token in any order.
-TEST(GgufScores, GiveTheIdsOfTheMergesOfDrawnVocabularies) {
+// Random vocabularies of two letters, dense enough for every kind of overlap, with the merges of a token in any order.
+TEST(GgufScores, GiveTheSameIdsAsTheMergesOfRandomVocabularies) {
   std::int64_t written = 0;
   for (std::uint64_t n = 0; n < 400; ++n) {
     const Random random(7, n);
@@ -119,7 +119,7 @@ TEST(GgufScores, GiveTheIdsOfTheMergesOfDrawnVocabularies) {
     scored.characters = false;
     try {
       scored.scores = scores_of_merges(data);
-    } catch (const std::invalid_argument&) {  // a token that two later ones make too
+    } catch (const std::invalid_argument&) {  // a token that two later ones form as well
       continue;
     }
     ++written;
@@ -133,7 +133,7 @@ TEST(GgufScores, GiveTheIdsOfTheMergesOfDrawnVocabularies) {
   EXPECT_GT(written, 100);
 }
 
-TEST(GgufScores, WhatTheyCannotSayIsRefused) {
+TEST(GgufScores, MergesThatScoresCannotExpressAreRefused) {
   const Scratch scratch;
   const auto refused = [&](const TokenizerData& data, const char* why) {
     EXPECT_THAT([&] { save(scratch.path("m.gguf"), data); }, ThrowsMessage<std::invalid_argument>(HasSubstr(why)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The container: what is read, what is refused and where, and files written and read again.
+// The container: what is read, what is refused and at which offset, and files written and read back.
 #include "formats/gguf.h"
 
 #include <gmock/gmock.h>
@@ -24,9 +24,9 @@ using ::testing::HasSubstr;
 
 Gguf parse(const std::string& bytes) { return Gguf("f.gguf", std::as_bytes(std::span(bytes))); }
 
-// The message and the byte with which it is refused.
+// Expects a refusal with this message at this byte.
 void expect_refused(const std::string& bytes, std::int64_t offset, const std::string& reason) {
-  const std::vector<char> exact(bytes.begin(), bytes.end());  // no byte of room behind it
+  const std::vector<char> exact(bytes.begin(), bytes.end());  // no spare bytes after the end
   try {
     const Gguf file("f.gguf", std::as_bytes(std::span(exact)));
     ADD_FAILURE() << "accepted, expected: " << reason;
@@ -100,11 +100,11 @@ TEST(Gguf, TensorsInPlace) {
   file.read_rows(*file.find_tensor("one"), 1, 1, x);
   EXPECT_EQ(x[0], 0.0f);
   float y[256];
-  EXPECT_THROW(file.read_rows(*file.find_tensor("k2"), 0, 1, y), FileError);  // listed, not read
+  EXPECT_THROW(file.read_rows(*file.find_tensor("k2"), 0, 1, y), FileError);  // listed, but not readable
   EXPECT_EQ(file.find_tensor("three"), nullptr);
 }
 
-TEST(Gguf, EveryCutIsRefused) {
+TEST(Gguf, EveryTruncationIsRefused) {
   GgufBytes b;
   b.u32("a", 1).string("b", "text").strings("c", {"x", "y"}).array<std::uint8_t>("d", 7, {0, 1});
   b.tensor("t", {4, 2}, 1, std::string(16, '\0')).tensor("u", {32}, 2, std::string(18, '\0'));
@@ -117,7 +117,7 @@ TEST(Gguf, EveryCutIsRefused) {
   }
 }
 
-TEST(Gguf, RefusedWithItsPlace) {
+TEST(Gguf, RefusalsNameTheOffset) {
   expect_refused("GGML", 0, "is not a GGUF file");
   GgufBytes old;
   old.version = 1;
@@ -189,7 +189,7 @@ TEST(Gguf, WrittenAndRead) {
   EXPECT_FALSE(is_gguf_file(scratch.file("short", "GG")));
 }
 
-TEST(Gguf, TheWriterRefusesWhatNobodyCouldRead) {
+TEST(Gguf, TheWriterRefusesUnreadableFiles) {
   const Scratch scratch;
   const auto nothing = [](std::int64_t, float*) {};
   GgufWriter writer;
@@ -204,7 +204,7 @@ TEST(Gguf, TheWriterRefusesWhatNobodyCouldRead) {
                 [](std::int64_t, float* to) { std::fill_n(to, 32, std::numeric_limits<float>::infinity()); });
   EXPECT_THROW(writer.tensor("t", {32}, DType::f32, nothing), std::invalid_argument);
   EXPECT_THROW(writer.write(scratch.path("w.gguf")), std::invalid_argument);
-  EXPECT_EQ(scratch.entries(), 0);  // nothing is left of it
+  EXPECT_EQ(scratch.entries(), 0);  // no file is left behind
 }
 
 }  // namespace

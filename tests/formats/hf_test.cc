@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directories that `transformers` saved (scripts/make_hf_golden.py), against what it computed with them.
+// Directories saved by `transformers` (scripts/make_hf_golden.py), compared with its results.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ Tensor golden(const std::string& name, const std::string& what) {
   return load_npy(kGolden + name + "_" + what + ".npy");
 }
 
-// The largest difference as a part of the largest value, or of `size` if that is larger.
+// The largest difference relative to the largest value, or to `size` if that is larger.
 double deviation(const Tensor& got, const Tensor& wanted, double size = 0) {
   double most = 0;
   for (std::int64_t i = 0; i < wanted.size(); ++i) {
@@ -61,7 +61,7 @@ std::string error_of(const std::string& path) {
   return "no error";
 }
 
-TEST(HuggingFace, LogitsLossAndGradientsAreThoseOfTransformers) {
+TEST(HuggingFace, LogitsLossAndGradientsMatchTransformers) {
   for (const std::string& name : kNames) {
     SCOPED_TRACE(name);
     Model model = load_model(kGolden + name).model;
@@ -75,22 +75,22 @@ TEST(HuggingFace, LogitsLossAndGradientsAreThoseOfTransformers) {
     model.loss_and_gradients(batch, 1.0 / static_cast<double>(loss.count), gradients);
     const double wanted = golden(name, "loss").data<double>()[0];
     EXPECT_NEAR(loss.mean(), wanted, 1e-4 / 10 * wanted);
-    // The gradients lie in a file under the model's names: one more model of the same configuration.
+    // The gradients are stored in a file under the model's names: loaded as another model of the same configuration.
     const Scratch scratch;
     const std::string folder = copy_of(name, scratch);
     for (const auto& entry : std::filesystem::directory_iterator(folder))
       if (entry.path().filename().string().starts_with("model")) std::filesystem::remove(entry);
     std::filesystem::copy(kGolden + name + "_gradients.safetensors", folder + "/model.safetensors");
     const Model expected = load_model(folder).model;
-    // A bias that is added to all keys changes nothing, so its gradient is 0 but for rounding.
+    // A bias added to all keys has no effect, so its gradient is 0 apart from rounding.
     const double all = global_norm(expected.parameters());
     for (std::size_t i = 0; i < gradients.size(); ++i)
       EXPECT_LT(deviation(gradients[i], expected.parameters()[i], 1e-3 * all), 1e-4) << model.infos()[i].name;
   }
 }
 
-// Models of scripts/make_qwen_golden.py: Qwen2 with windows in its last two layers, Qwen3 with a head_dim of its own.
-TEST(HuggingFace, LogitsOfQwenAreThoseOfItsEquations) {
+// Models of scripts/make_qwen_golden.py: Qwen2 with windows in its last two layers, Qwen3 with an explicit head_dim.
+TEST(HuggingFace, QwenLogitsMatchItsEquations) {
   for (const std::string name : {"hf_qwen2", "hf_qwen3"}) {
     SCOPED_TRACE(name);
     LoadedModel loaded = load_model(kGolden + name);
@@ -104,7 +104,7 @@ TEST(HuggingFace, LogitsOfQwenAreThoseOfItsEquations) {
   }
 }
 
-TEST(HuggingFace, Qwen3GoesThroughGgufAndBack) {
+TEST(HuggingFace, Qwen3RoundTripsThroughGguf) {
   const Scratch scratch;
   const LoadedModel loaded = load_model(kGolden + "hf_qwen3");
   save_gguf(scratch.path("m.gguf"), loaded.model, loaded.tokenizer, "f32", loaded.text_facts());
@@ -124,7 +124,7 @@ TEST(HuggingFace, Qwen3GoesThroughGgufAndBack) {
               testing::ThrowsMessage<std::invalid_argument>(HasSubstr("window_left 2 instead of -1 in layer 1")));
 }
 
-TEST(HuggingFace, ReadsWhatConfigurationsSay) {
+TEST(HuggingFace, ReadsConfigurations) {
   const LoadedModel llama = load_model(kGolden + "hf_llama3");
   const ModelConfig& c = llama.model.config();
   EXPECT_EQ(c.n_kv_head, 2);
@@ -143,9 +143,9 @@ TEST(HuggingFace, ReadsWhatConfigurationsSay) {
   EXPECT_EQ(open_model(kGolden + "hf_gpt2_untied")->dtype(), DType::f32);
 }
 
-// Written and read again: the same numbers, in every type and in shards. That `transformers` reads them too is checked
-// by scripts/check_hf.py.
-TEST(HuggingFace, WritesWhatItReads) {
+// Written and read back: the same numbers, in every type and in shards. scripts/check_hf.py checks that `transformers`
+// reads them too.
+TEST(HuggingFace, RoundTrips) {
   const Scratch scratch;
   std::vector<std::string> names = kNames;
   names.insert(names.end(), {"hf_qwen2", "hf_qwen3"});
@@ -167,7 +167,7 @@ TEST(HuggingFace, WritesWhatItReads) {
       EXPECT_EQ(std::filesystem::exists(scratch.path(name) + "/model.safetensors"), shard > 9000);
     }
   }
-  // The same names, types and bytes as `transformers` wrote.
+  // The same names, types and bytes as `transformers` writes.
   HuggingFaceOptions options;
   options.type = DType::bf16;
   options.shard_bytes = 12'000;
@@ -182,7 +182,7 @@ TEST(HuggingFace, WritesWhatItReads) {
   }
 }
 
-TEST(HuggingFace, RefusesToWriteWhatIsOfNeitherShape) {
+TEST(HuggingFace, RefusesToWriteOtherArchitectures) {
   const Scratch scratch;
   const ModelConfig andrea = preset("andrea-12m");
   ModelConfig tiny = andrea;
@@ -222,7 +222,7 @@ std::string with_key(const std::string& name, const std::string& key, const json
   return error_of(folder);
 }
 
-TEST(HuggingFace, RefusesByNameWhatWouldChangeTheNumbers) {
+TEST(HuggingFace, RefusesUnsupportedSettingsByName) {
   EXPECT_THAT(with_key("hf_gpt2", "model_type", "opt"),
               HasSubstr("expected one of qkv, gpt2, qwen3, qwen2 and llama; found 'opt'"));
   EXPECT_THAT(with_key("hf_gpt2", "activation_function", "gelu"), HasSubstr("found 'gelu'"));
@@ -242,7 +242,7 @@ TEST(HuggingFace, RefusesByNameWhatWouldChangeTheNumbers) {
   EXPECT_THAT(with_key("hf_llama3", "eos_token_id", 5), "no error");
 }
 
-TEST(HuggingFace, RefusesShardsThatDoNotFitTheIndex) {
+TEST(HuggingFace, RefusesShardsThatDoNotMatchTheIndex) {
   const Scratch scratch;
   const std::string folder = copy_of("hf_llama3", scratch), index = folder + "/model.safetensors.index.json";
   const json good = json::parse(read_all(index));
@@ -265,7 +265,7 @@ TEST(HuggingFace, RefusesShardsThatDoNotFitTheIndex) {
   EXPECT_THAT(error_of(folder), HasSubstr("'model.norm.weight': is in this file, but the index does not list it here"));
 }
 
-TEST(HuggingFace, VerifyReadsEveryNumber) {
+TEST(HuggingFace, VerifyChecksEveryNumber) {
   const Scratch scratch;
   const std::string folder = copy_of("hf_gpt2", scratch);
   EXPECT_EQ(verify_path(folder), "Hugging Face gpt2 model: 7248 parameters in 28 tensors, tokenizer of 272");

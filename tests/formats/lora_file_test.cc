@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adapters as PEFT names and stores them, and what is refused.
+// Adapters as PEFT names and stores them, and invalid ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ std::vector<std::string> names(const LoraAdapters& adapters) {
   return all;
 }
 
-TEST(LoraFile, ModulesAreNamedAsPeftNamesThem) {
+TEST(LoraFile, ModulesHavePeftNames) {
   ModelConfig llama = test::tiny_llama(), gpt2 = test::tiny_gpt2(), andrea = test::tiny_andrea();
   llama.n_layer = gpt2.n_layer = andrea.n_layer = 1;
   EXPECT_THAT(names(make_lora(llama, {.rank = 2})),
@@ -38,7 +38,7 @@ TEST(LoraFile, ModulesAreNamedAsPeftNamesThem) {
 }
 
 // W [2, 3], rank 1: A = (1, 2), B = (3, 0, -1), scale = 4 / 1.
-TEST(LoraFile, AddsWhatTheHandWorksOut) {
+TEST(LoraFile, AddsTheHandWorkedChange) {
   ModelConfig c = test::tiny_llama();
   c.n_layer = 1;
   Model model(c, 1);
@@ -63,7 +63,7 @@ TEST(LoraFile, AddsWhatTheHandWorksOut) {
               ThrowsMessage<std::invalid_argument>(HasSubstr("adapters of this model")));
 }
 
-TEST(LoraFile, ReadsBackWhatItWrote) {
+TEST(LoraFile, RoundTrips) {
   for (const test::NamedConfig& named : test::tiny_models()) {
     const Scratch folder;
     LoraAdapters adapters = make_lora(named.config, {.rank = 3, .alpha = 5}, 4);
@@ -87,7 +87,7 @@ TEST(LoraFile, ReadsBackWhatItWrote) {
   }
 }
 
-TEST(LoraFile, RefusesOptionsThatCannotBe) {
+TEST(LoraFile, RefusesInvalidOptions) {
   const auto says = [](const LoraOptions& options, const ModelConfig& config, const std::string& what) {
     EXPECT_THAT([&] { make_lora(config, options); }, ThrowsMessage<std::invalid_argument>(HasSubstr(what)));
   };
@@ -122,7 +122,7 @@ class LoraFileRefuses : public testing::Test {
   json file_;
 };
 
-TEST_F(LoraFileRefuses, WhatItDoesNotDo) {
+TEST_F(LoraFileRefuses, UnsupportedSettings) {
   with("peft_type", "LOHA", "expected LORA");
   with("use_dora", true, "only false is supported");
   with("bias", "all", "only none is supported");
@@ -134,7 +134,7 @@ TEST_F(LoraFileRefuses, WhatItDoesNotDo) {
   with("use_rslora", 1, "use_rslora");
 }
 
-TEST_F(LoraFileRefuses, WhatDoesNotFit) {
+TEST_F(LoraFileRefuses, MismatchedTensors) {
   config_.n_layer = 1;
   says("layers.1.self_attn");
   config_ = test::tiny_gpt2();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collection of malformed files that is no part of this repository: QKV_CASES_DIR says where it is.
+// A collection of malformed files outside this repository: QKV_CASES_DIR is its folder.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,7 +17,7 @@
 namespace qkv {
 namespace {
 
-// Run by `ctest -R formats_cases`, where there is such a folder.
+// Run by `ctest -R formats_cases` if the folder exists.
 std::string cases_folder() {
   const char* folder = std::getenv("QKV_CASES_DIR");
   if (!folder) throw std::runtime_error("QKV_CASES_DIR expected a folder of cases; found nothing");
@@ -53,7 +53,7 @@ TEST(MalformedFiles, Safetensors) {
     }
   }
   EXPECT_GT(count, 40);
-  std::cout << count << " safetensors files of " << folder << " behave\n";
+  std::cout << count << " safetensors files of " << folder << " behave as expected\n";
 }
 
 TEST(MalformedFiles, Gguf) {
@@ -84,7 +84,7 @@ TEST(MalformedFiles, Gguf) {
     }
   }
   EXPECT_GT(count, 40);
-  std::cout << count << " GGUF files of " << folder << " behave\n";
+  std::cout << count << " GGUF files of " << folder << " behave as expected\n";
 }
 
 TEST(MalformedFiles, Sharded) {
@@ -110,7 +110,7 @@ TEST(MalformedFiles, Sharded) {
     EXPECT_EQ(reason.empty(), item["expect"] == "accept") << name << ": " << reason;
   }
   EXPECT_GE(count, 5);
-  std::cout << count << " sharded models of " << folder << " behave\n";
+  std::cout << count << " sharded models of " << folder << " behave as expected\n";
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ std::string error_of(const std::string& directory) {
   return "no error";
 }
 
-TEST(ModelFile, SavedAndLoadedIsTheSame) {
+TEST(ModelFile, SaveAndLoadRoundTrips) {
   const Scratch scratch;
   ModelConfig andrea = ModelConfig();
   andrea.n_layer = 1;
@@ -117,7 +117,7 @@ class SavedModel : public testing::Test {
     scratch_.file("m/config.json", changed.dump());
     return error_of(folder_);
   }
-  // Writes the model's parameters, changed.
+  // Changes the model's parameters and writes them.
   template <class Change>
   std::string with_weights(Change change) {
     std::vector<NamedView> tensors;
@@ -147,7 +147,7 @@ TEST_F(SavedModel, RefusesOtherConfigurations) {
   EXPECT_THAT(with_config("norm_eps", "1e-5"), HasSubstr("expected a number"));
   EXPECT_THAT(with_config("tied_head", 1), HasSubstr("true or false"));
   EXPECT_THAT(with_config("n_layer", 1099511627776), HasSubstr("n_layer"));
-  // Sizes that no memory holds are found out before any is taken.
+  // Sizes that no machine has memory for are detected before allocating.
   EXPECT_THAT(with_config("n_layer", 60000), HasSubstr("too few"));
   EXPECT_THAT(with_config("d_model", 2147483640), HasSubstr("model.safetensors"));
   EXPECT_THAT(with_config("vocab_size", 2147483640), HasSubstr("model.safetensors"));
@@ -193,7 +193,7 @@ TEST_F(SavedModel, NamesTheFileThatIsMissing) {
   EXPECT_THAT(error_of(scratch_.path("none")), HasSubstr("none: cannot be opened: No such file"));
 }
 
-TEST_F(SavedModel, SurvivesTruncationsAndFlips) {
+TEST_F(SavedModel, SurvivesTruncationsAndBitFlips) {
   const Random random(9);
   std::uint64_t draw = 0;
   for (const std::string name : {"m/config.json", "m/model.safetensors", "m/tokenizer.json"}) {
@@ -205,14 +205,14 @@ TEST_F(SavedModel, SurvivesTruncationsAndFlips) {
       const std::size_t at = random.below(draw++, std::min<std::size_t>(bytes.size(), 2000));
       bytes[at] = static_cast<char>(random.below(draw++, 256));
       scratch_.file(name, bytes);
-      error_of(folder_);  // throws nothing but FileError
+      error_of(folder_);  // throws only FileError
     }
     scratch_.file(name, whole);
   }
   EXPECT_EQ(error_of(folder_), "no error");
 }
 
-TEST(ModelFile, RefusesToSaveWhatCouldNotBeLoaded) {
+TEST(ModelFile, RefusesToSaveUnloadableModels) {
   const Scratch scratch;
   ModelConfig config = small_config();
   config.vocab_size = 256;

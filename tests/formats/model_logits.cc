@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// model_logits FILE.gguf TOKENS.npy LOGITS.npy [TEXT]: the logits [tokens, vocab_size] of a model for tokens
-// (int32, [tokens]), for scripts/check_gguf_model.py to compare. With TEXT, the ids of that file's content instead, as
-// TOKENS.npy, from the model's tokenizer.
+// model_logits FILE.gguf TOKENS.npy LOGITS.npy [TEXT]: writes the logits [tokens, vocab_size] of a model for tokens
+// (int32, [tokens]), for scripts/check_gguf_model.py to compare. With TEXT, the tokens are those of that file's content
+// under the model's tokenizer, and are written to TOKENS.npy.
 #include <cstdio>
 #include <exception>
 #include <fstream>

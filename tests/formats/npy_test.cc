@@ -29,7 +29,7 @@ std::string raw(std::initializer_list<T> items) {
   return bytes;
 }
 
-// A file with this dictionary, of version 1.0 unless said otherwise.
+// A file with this dictionary, of version 1.0 by default.
 std::string npy(const std::string& dictionary, const std::string& data, int major = 1) {
   std::string file = "\x93NUMPY";
   file += static_cast<char>(major);
@@ -60,9 +60,9 @@ TEST(LoadNpy, ReadsEveryVersion) {
   }
 }
 
-TEST(LoadNpy, TurnsFortranOrderIntoRowMajor) {
+TEST(LoadNpy, ConvertsFortranOrderToRowMajor) {
   const Scratch scratch;
-  // [2, 3, 2]; the first axis runs fastest.
+  // [2, 3, 2]; the first axis varies fastest.
   const std::string header = "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 3, 2)}";
   const Tensor t = load_npy(scratch.file("a.npy", npy(header, raw({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}))));
   EXPECT_THAT(values<std::int32_t>(t), ElementsAre(0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11));
@@ -108,7 +108,7 @@ TEST(LoadNpy, ReadsWhatNumpyWrites) {
   EXPECT_THAT(values<float>(load_npy(scratch.file("a.npy", bytes))), ElementsAre(1.5, -2, 3, 4));
 }
 
-TEST(LoadNpy, RefusesEveryTruncationAndAnyExcess) {
+TEST(LoadNpy, RefusesEveryTruncationAndTrailingBytes) {
   const Scratch scratch;
   const std::string whole = npy(kMatrix, raw({1.f, 2.f, 3.f, 4.f, 5.f, 6.f}));
   for (std::size_t size = 0; size < whole.size(); ++size)
@@ -116,7 +116,7 @@ TEST(LoadNpy, RefusesEveryTruncationAndAnyExcess) {
   EXPECT_THROW(load_npy(scratch.file("a.npy", whole + '\0')), FileError);
 }
 
-TEST(LoadNpy, SurvivesAnyOtherByteAnywhere) {
+TEST(LoadNpy, SurvivesAnyByteChange) {
   const Scratch scratch;
   const std::string whole = npy(kMatrix, raw({1.f, 2.f, 3.f, 4.f, 5.f, 6.f}));
   const Random random(7);
@@ -165,7 +165,7 @@ TEST(LoadNpy, RefusesHostileHeaders) {
               HasSubstr("at byte 8: the header has 4294967295 bytes"));
 }
 
-TEST(LoadNpy, SaysWhichFileIsMissing) {
+TEST(LoadNpy, NamesTheMissingFile) {
   const Scratch scratch;
   EXPECT_THAT(error_of(scratch.path("none.npy")), HasSubstr("No such file"));
   EXPECT_THAT(error_of(scratch.path(".")), HasSubstr("directory"));
@@ -220,7 +220,7 @@ TEST(SaveNpy, WritesBf16AsF32) {
   for (int i = 0; i < 10000; ++i) ASSERT_EQ(back.data()[i], static_cast<float>(i % 200));
 }
 
-TEST(SaveNpy, RefusesWhatCannotBeWritten) {
+TEST(SaveNpy, RefusesUnwritablePathsAndEmptyViews) {
   const Scratch scratch;
   EXPECT_THROW(save_npy(scratch.path("none/a.npy"), Tensor({2})), FileError);
   EXPECT_THROW(save_npy("/dev/null", Tensor({2})), FileError);

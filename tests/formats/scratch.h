@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of a test's own, and files in it.
+// A temporary folder for one test, and files in it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class Scratch {
     EXPECT_TRUE(out.good());
     return path(name);
   }
-  // How many names the folder holds: no temporary file may be left behind.
+  // The number of entries in the folder, to check that no temporary file is left behind.
   std::ptrdiff_t entries() const {
     return std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator());
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models of the families that other programs have, large enough for a few blocks of every type in each row.
+// Models of the supported families, large enough for a few blocks of every type per row.
 #pragma once
 
 #include "qkv/model.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models whose weights stay as a file stores them: the logits of the same model read as f32, the same bits however they
-// are read, and nothing that would need parameters.
+// Models whose weights keep the file's storage type: the same logits as the model loaded as f32, the same bits however
+// a text is evaluated, and refusals of operations that need parameters.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -48,7 +48,7 @@ double distance(const Tensor& a, const Tensor& b) {
   return std::sqrt(difference / size);
 }
 
-TEST(StoredWeights, GiveTheLogitsOfTheNumbersThatTheyStandFor) {
+TEST(StoredWeights, MatchTheLogitsOfTheDequantisedModel) {
   const Scratch scratch;
   const std::vector<std::int32_t> text = random_text(33);
   for (const bool tied : {false, true})
@@ -83,12 +83,12 @@ TEST(StoredWeights, CanBeExpandedOrRounded) {
     const Tensor expected = logits_of(wide.model, text), found = logits_of(stored.model, text);
     if (type == DType::f32)
       EXPECT_EQ(std::memcmp(found.raw(), expected.raw(), found.bytes()), 0);
-    else  // the embedding's rows are rounded too
+    else  // the rows of the embedding are rounded too
       EXPECT_LT(distance(found, expected), 1e-2);
   }
 }
 
-TEST(StoredWeights, HaveTheSameBitsHoweverATextIsRead) {
+TEST(StoredWeights, HaveTheSameBitsInAnyChunks) {
   const Scratch scratch;
   const std::vector<std::int32_t> text = random_text(37);
   for (const std::string type : {"bf16", "q8_0", "q4_1"}) {
@@ -111,7 +111,7 @@ TEST(StoredWeights, HaveTheSameBitsHoweverATextIsRead) {
   set_num_threads(0);
 }
 
-TEST(StoredWeights, RefuseWhatNeedsParameters) {
+TEST(StoredWeights, RefuseOperationsThatNeedParameters) {
   const Scratch scratch;
   Model model = load_model_for_inference(written(scratch, "q8_0", false)).model;
   EXPECT_THROW(model.parameters(), std::invalid_argument);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// End tokens and chat templates: what a model's files say about texts beside the tokenizer goes through every format
-// that has a place for it.
+// End tokens and chat templates, which a model's files store in addition to the tokenizer, survive every format that
+// can store them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 using testing::ElementsAre;
 
-// Quotes, line ends and characters past ASCII, as templates have them.
+// Quotes, line breaks and non-ASCII characters, as real templates have.
 const std::string kTemplate =
     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message[\"content\"]}}{{ eos_token }}"
     "{%- endfor %}\t\\n \xC3\xA9\xE2\x80\x94\n";
@@ -60,8 +60,8 @@ void save(const std::string& path, const std::string& format, const LoadedModel&
   if (format == "hf") save_hugging_face(path, m.model, m.tokenizer, {.facts = m.text_facts()});
 }
 
-// From each format to each other.
-TEST(TextFacts, GoThroughEveryFormat) {
+// From each format to every other.
+TEST(TextFacts, SurviveEveryFormat) {
   const Scratch scratch;
   for (const std::string from : {"qkv", "gguf", "hf"})
     for (const std::string to : {"qkv", "gguf", "hf"}) {
@@ -80,11 +80,11 @@ TEST(TextFacts, GoThroughEveryFormat) {
       EXPECT_EQ(again.named, named);
       EXPECT_EQ(facts.named, named);
       EXPECT_EQ(load_model_for_inference(scratch.path(to + "2")).named, named);
-      EXPECT_EQ(again.tokenizer.begin_token(), -1);  // a name alone puts nothing before a text
+      EXPECT_EQ(again.tokenizer.begin_token(), -1);  // the name by itself prepends nothing to a text
     }
 }
 
-TEST(TextFacts, WhatWasThereBeforeDoesNotStay) {
+TEST(TextFacts, OldFactsAreReplaced) {
   const Scratch scratch;
   for (const std::string format : {"qkv", "gguf", "hf"}) {
     SCOPED_TRACE(format);
@@ -97,11 +97,11 @@ TEST(TextFacts, WhatWasThereBeforeDoesNotStay) {
     EXPECT_EQ(again.chat_template, "");
     EXPECT_EQ(again.named, NamedTokens());
   }
-  // A model of qkv's over one of Hugging Face's, whose template stands in a file of its own.
+  // Saving in qkv's format over a Hugging Face directory with a separate template file.
   save(scratch.path("over"), "hf", {small_llama(), tokenizer(), {258}, kTemplate});
   save(scratch.path("over"), "qkv", {small_llama(), tokenizer(), {}, ""});
   EXPECT_EQ(load_model(scratch.path("over")).chat_template, "");
-  // What the tokenizer says needs no file.
+  // Facts that the tokenizer already contains need no file.
   TokenizerData data = tokenizer().data();
   data.begin_token = 257;
   save(scratch.path("qkv"), "qkv", {small_llama(), Tokenizer::from_data(data), {256}, "", {.begin = 257}});
@@ -109,8 +109,8 @@ TEST(TextFacts, WhatWasThereBeforeDoesNotStay) {
   EXPECT_FALSE(std::filesystem::exists(scratch.path("qkv/chat_template.jinja")));
 }
 
-// The places where other programs look.
-TEST(TextFacts, StandWhereOtherProgramsReadThem) {
+// The locations where other programs look.
+TEST(TextFacts, AreStoredWhereOtherProgramsReadThem) {
   const Scratch scratch;
   const LoadedModel model{small_llama(), tokenizer(), {258, 256, 257, 259}, kTemplate, {257, 65, 259}};
   save(scratch.path("hf"), "hf", model);
@@ -142,7 +142,7 @@ TEST(TextFacts, StandWhereOtherProgramsReadThem) {
   EXPECT_EQ(read_all(scratch.path("qkv/chat_template.jinja")), kTemplate);
 }
 
-// Of several files the first that names a token; what names none is passed over, what is malformed refused.
+// Of several files, the first that names a token wins; files that name none are skipped, malformed ones refused.
 TEST(TextFacts, NamesOfADirectory) {
   const Scratch scratch;
   save(scratch.path("m"), "hf", {small_llama(), tokenizer(), {}, ""});
@@ -163,8 +163,8 @@ TEST(TextFacts, NamesOfADirectory) {
     EXPECT_THROW(names("{}", bad), FileError) << bad;
 }
 
-// What the tokenizer puts before a text and what stands for unknown bytes have those names where a file has no others.
-TEST(TextFacts, NamesThatTheTokenizerGives) {
+// The begin token and the unknown token of the tokenizer get those names if a file has no others.
+TEST(TextFacts, NamesFromTheTokenizer) {
   const Scratch scratch;
   TokenizerData data = tokenizer().data();
   data.begin_token = 257;
@@ -175,12 +175,12 @@ TEST(TextFacts, NamesThatTheTokenizerGives) {
     EXPECT_EQ(again.tokenizer.begin_token(), 257) << format;
     EXPECT_EQ(again.named, NamedTokens({257, 256, -1})) << format;
   }
-  // GGUF has one place for both.
+  // GGUF has a single key for both.
   save(scratch.path("gguf"), "gguf", {small_llama(), Tokenizer::from_data(data), {}, "", {.begin = 258}});
   EXPECT_EQ(load_model(scratch.path("gguf")).named.begin, 257);
 }
 
-TEST(TextFacts, WhatCannotBeIsRefused) {
+TEST(TextFacts, InvalidFactsAreRefused) {
   const Scratch scratch;
   for (const std::string format : {"qkv", "gguf", "hf"})
     for (const TextFacts& facts :

@@ -13,7 +13,7 @@
 namespace qkv {
 namespace {
 
-TEST(SaveText, ReplacesTheWholeAndLeavesNothingBeside) {
+TEST(SaveText, ReplacesTheFileAndLeavesNoOthers) {
   const Scratch scratch;
   const std::string path = scratch.path("page.html");
   save_text(path, "a longer text");
@@ -22,7 +22,7 @@ TEST(SaveText, ReplacesTheWholeAndLeavesNothingBeside) {
   EXPECT_EQ(scratch.entries(), 1);
 }
 
-// As /dev/stdout is one where the output goes into a pipe.
+// Like /dev/stdout when the output is a pipe.
 TEST(SaveText, WritesIntoAPipeBehindALink) {
   const Scratch scratch;
   int ends[2];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tokenizer.json of characters with byte_fallback, as LLaMA 2, TinyLlama and Mistral have it.
+// tokenizer.json with character-level BPE and byte_fallback, as in LLaMA 2, TinyLlama and Mistral.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,12 +68,12 @@ json with_metaspace(const std::string& scheme, bool split) {
   return file;
 }
 
-TEST(CharacterTokenizer, JoinsCharactersAndFallsBackToBytes) {
+TEST(CharacterTokenizer, MergesCharactersAndFallsBackToBytes) {
   const Tokenizer t = load(small_file());
   EXPECT_THAT(t.encode("a"), ElementsAre(263));         // _a
-  EXPECT_THAT(t.encode("ab"), ElementsAre(259, 262));   // ab is more urgent than _a
-  EXPECT_THAT(t.encode("a a"), ElementsAre(263, 263));  // across what other tokenizers cut into words
-  EXPECT_THAT(t.encode(" b"), ElementsAre(264, 261));   // one space put before it and one of its own
+  EXPECT_THAT(t.encode("ab"), ElementsAre(259, 262));   // ab has priority over _a
+  EXPECT_THAT(t.encode("a a"), ElementsAre(263, 263));  // across the boundary where other tokenizers split words
+  EXPECT_THAT(t.encode(" b"), ElementsAre(264, 261));   // one space prepended and one of its own
   EXPECT_THAT(t.encode("\xC3\xA9"), ElementsAre(259, 3 + 0xC3, 3 + 0xA9));
   EXPECT_THAT(t.encode("\xFF\n"), ElementsAre(259, 3 + 0xFF, 3 + '\n'));
   EXPECT_THAT(t.encode("a<s>a", SpecialTokens::as_ids), ElementsAre(263, 1, 263));
@@ -88,18 +88,18 @@ TEST(CharacterTokenizer, JoinsCharactersAndFallsBackToBytes) {
   EXPECT_THAT(ids, ElementsAre(263, 260));
 }
 
-TEST(CharacterTokenizer, MetaspaceSaysWhereSpacesArePut) {
+TEST(CharacterTokenizer, MetaspaceControlsWhereSpacesAreAdded) {
   const auto ids = [](const std::string& scheme, bool split, const std::string& text) {
     return load(with_metaspace(scheme, split)).encode(text, SpecialTokens::as_ids);
   };
   EXPECT_THAT(ids("first", false, "a<s>a"), ElementsAre(263, 1, 260));
   EXPECT_THAT(ids("always", false, "a<s>a"), ElementsAre(263, 1, 263));
-  EXPECT_THAT(ids("always", false, " a"), ElementsAre(263));  // it has one
+  EXPECT_THAT(ids("always", false, " a"), ElementsAre(263));  // already has one
   EXPECT_THAT(ids("never", false, "a  b"), ElementsAre(260, 264, 261));
   EXPECT_THAT(ids("never", true, "a  b"), ElementsAre(260, 259, 259, 261));
 }
 
-TEST(CharacterTokenizer, IsWrittenAsItWasRead) {
+TEST(CharacterTokenizer, RoundTrips) {
   const auto same = [](const json& file) {
     const Tokenizer one = load(file), two = Tokenizer::from_json("again.json", one.json());
     EXPECT_EQ(one.json(), two.json());

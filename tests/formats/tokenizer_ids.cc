@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // For scripts/check_tokenizers.py: tokenizer_ids TOKENIZER.json ids|text|template reads strings (u32 length, bytes)
-// from standard input and writes their ids (u32 count, i32 each). ids: special tokens count; text: they do not;
-// template: as ids, with what the template puts around a text. With `round-trip` it writes 1 if decode(encode(x)) is x,
-// else 0.
+// from standard input and writes their ids (u32 count, i32 each). ids: special tokens are recognised; text: they are
+// not; template: as ids, plus the tokens that the template adds around a text. With `round-trip` it writes 1 if
+// decode(encode(x)) is x, else 0.
 #include <cstdint>
 #include <cstdio>
 #include <exception>

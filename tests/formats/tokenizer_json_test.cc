@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 const std::string kText = "the cat sat on the mat and the cat ran; that cat, the fat cat, sat at the mat again\n";
 
-// The 256 bytes, then what is added.
+// The 256 bytes, then the added tokens.
 json small_file() {
   json vocabulary = json::object();
   for (int b = 0; b < 256; ++b) vocabulary[to_byte_level(std::string(1, static_cast<char>(b)))] = b;
@@ -81,7 +81,7 @@ TEST(TokenizerJson, ReadsMergesAsStringsAndAsPairs) {
   }
 }
 
-// A template may put any token around a text, a byte that is no UTF-8 by itself too.
+// A template may put any token around a text, even a byte that is not valid UTF-8 by itself.
 TEST(TokenizerJson, WritesATemplateOfBytes) {
   const Scratch scratch;
   json file = small_file();
@@ -97,7 +97,7 @@ TEST(TokenizerJson, WritesATemplateOfBytes) {
   EXPECT_THAT(json::parse(again.json())["post_processor"]["special_tokens"].begin().value()["ids"], ElementsAre(255));
 }
 
-TEST(TokenizerJson, RefusesToWriteWhatJsonCannotHold) {
+TEST(TokenizerJson, RefusesToWriteTokensThatJsonCannotRepresent) {
   const Scratch scratch;
   TokenizerData data = read_tokenizer_json(scratch.file("tokenizer.json", small_file().dump()));
   data.tokens.back() = data.added.back().content = "<\xff>";
@@ -118,7 +118,7 @@ TEST(TokenizerJson, HonoursIgnoreMergesAndPrefixSpaceAndRegex) {
   file["pre_tokenizer"]["add_prefix_space"] = true;
   EXPECT_THAT(load(scratch, file).encode("ta"), ElementsAre(258, 'a'));
   EXPECT_THAT(load(scratch, file).encode(" ta"), ElementsAre(258, 'a'));
-  std::vector<std::int32_t> ids;  // a text in two parts is given its space once
+  std::vector<std::int32_t> ids;  // a text in two parts gets its space only once
   TextEncoder encoder(load(scratch, file));
   encoder.encode("ta", ids);
   encoder.encode("ta", ids, SpecialTokens::as_text, true);
@@ -127,7 +127,7 @@ TEST(TokenizerJson, HonoursIgnoreMergesAndPrefixSpaceAndRegex) {
   file["model"]["merges"] = json::array({"! b"});
   file["model"]["vocab"].erase("bc");
   file["model"]["vocab"]["!b"] = 256;
-  EXPECT_THAT(load(scratch, file).encode("!b"), ElementsAre('!', 'b'));  // the split is between them
+  EXPECT_THAT(load(scratch, file).encode("!b"), ElementsAre('!', 'b'));  // they are split apart
   file["pre_tokenizer"]["use_regex"] = false;
   EXPECT_THAT(load(scratch, file).encode("!b"), ElementsAre(256));
 }
@@ -167,7 +167,7 @@ TEST(TokenizerJson, AddedTokensOutsideTheVocabulary) {
   EXPECT_EQ(tokenizer.decode(260), "<né>");
 }
 
-TEST(TokenizerJson, SavedAndLoadedIsTheSame) {
+TEST(TokenizerJson, SaveAndLoadRoundTrips) {
   const Scratch scratch;
   const Random random(2);
   for (const Tokenizer& tokenizer :
@@ -190,7 +190,7 @@ TEST(TokenizerJson, SavedAndLoadedIsTheSame) {
   }
 }
 
-TEST(TokenizerJson, RefusesWhatItCannotHonour) {
+TEST(TokenizerJson, RefusesUnsupportedComponents) {
   const Scratch scratch;
   const auto refused = [&](const char* pointer, const json& value) {
     json file = small_file();
@@ -213,7 +213,7 @@ TEST(TokenizerJson, RefusesWhatItCannotHonour) {
   EXPECT_THAT(refused("/extra", 1), HasSubstr("unknown key 'extra'"));
 }
 
-TEST(TokenizerJson, RefusesVocabulariesAndMergesThatCannotBe) {
+TEST(TokenizerJson, RefusesInvalidVocabulariesAndMerges) {
   const Scratch scratch;
   const auto refused = [&](const char* pointer, const json& value) {
     json file = small_file();
@@ -238,7 +238,7 @@ TEST(TokenizerJson, RefusesVocabulariesAndMergesThatCannotBe) {
   json file = small_file();
   file["model"]["vocab"].erase("a");
   file["model"]["vocab"]["aa"] = 'a';
-  // A byte without a token: left out where there is no unknown token, which otherwise stands for it.
+  // A byte without a token: dropped if there is no unknown token, which would otherwise replace it.
   const auto ids = [&] {
     scratch.file("tokenizer.json", file.dump());
     return Tokenizer::load(scratch.path("tokenizer.json")).encode("dad a a");
@@ -268,7 +268,7 @@ TEST(TokenizerJson, RefusesTextThatIsNotStrictJson) {
   EXPECT_THAT(refused(R"({"a":")"
                       "\xFF\"}"),
               HasSubstr("not valid JSON"));
-  // Every truncation and many flips of a real file.
+  // Every truncation and many bit flips of a real file.
   Tokenizer::bytes().save(scratch.path("whole.json"));
   const std::string whole = read_all(scratch.path("whole.json"));
   for (std::size_t size = 1; size + 2 < whole.size(); size += 13) EXPECT_NE(refused(whole.substr(0, size)), "no error");
@@ -276,7 +276,7 @@ TEST(TokenizerJson, RefusesTextThatIsNotStrictJson) {
   for (std::uint64_t i = 0; i < 1000; ++i) {
     std::string bytes = whole;
     bytes[random.below(2 * i, bytes.size())] = static_cast<char>(random.below(2 * i + 1, 256));
-    refused(bytes);  // throws nothing but FileError
+    refused(bytes);  // throws only FileError
   }
 }
 

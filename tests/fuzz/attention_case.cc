@@ -14,9 +14,9 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kMax = std::numeric_limits<float>::max();
-constexpr double kSafe = 1e37;  // sums of absolute values up to here cannot overflow f32
+constexpr double kSafe = 1e37;  // sums of absolute values up to this cannot overflow f32
 
-// As rounded() of arrays.h, quickly.
+// rounded() of arrays.h, but faster.
 double round_to(double x, DType dtype) {
   if (dtype == DType::bf16) return to_f32(to_bf16(static_cast<float>(x)));
   if (dtype == DType::f16) return to_f32(to_f16(static_cast<float>(x)));
@@ -24,7 +24,7 @@ double round_to(double x, DType dtype) {
 }
 
 void make_sizes(Bytes& bytes, NaiveInput& in) {
-  // Small, so that many run: tiles and splits of keys begin at absolute positions, which first_key moves about.
+  // Small, so that many cases run; first_key shifts the absolute positions at which tiles and splits of keys begin.
   const int large = bytes.next();
   const bool wide = large >= 252, long_keys = large % 64 == 33, long_queries = large % 64 == 34;
   in.batch = bytes.one_in(5) ? bytes.from(0, 2) : 1;
@@ -50,7 +50,7 @@ void make_positions(Bytes& bytes, NaiveInput& in) {
     for (std::int64_t b = 0; b < in.batch; ++b) o.q_lengths.push_back(bytes.from(0, in.q_len));
   if (bytes.one_in(3))
     for (std::int64_t b = 0; b < in.batch; ++b) o.kv_lengths.push_back(bytes.from(0, in.kv_len));
-  // Where sums are split is counted from absolute positions: near every kind of boundary.
+  // Sums are split at absolute positions: stay near every kind of boundary.
   const std::int64_t firsts[] = {0, 0, 0, 64, 256, 512, 768, std::int64_t{1} << 40};
   o.first_key = std::max<std::int64_t>(0, bytes.pick(firsts) - bytes.from(0, 40));
   if (o.alignment == Alignment::none) return;
@@ -92,7 +92,7 @@ void make_mask(Bytes& bytes, Draw& draw, NaiveInput& in, DType dtype) {
   }
 }
 
-// Values of one array: random numbers of some size, every `every`-th of them special.
+// Values of one array: random numbers of some scale, with every `every`-th one special.
 std::vector<double> make_values(Bytes& bytes, Draw& draw, std::int64_t count, DType dtype) {
   const bool half = dtype == DType::f16;
   const double sizes[] = {1, 1, 1, 1, 0, 30, 1e-3, half ? 1e-6 : 1e-39, half ? 1e3 : 1e9, half ? 1e4 : 1e18};
@@ -113,7 +113,7 @@ void poison_row(std::vector<double>& rows, std::int64_t row, std::int64_t d, dou
   std::fill_n(rows.begin() + row * d, d, value);
 }
 
-// NaN or inf in each query that reads nothing, each key that nobody reads, and each mask element out of range.
+// NaN or inf in each query without visible keys, each key that no query sees, and each mask element out of range.
 void poison_unread(NaiveInput& in, double poison) {
   const std::int64_t group = in.n_head / in.n_kv_head;
   const bool full_mask = in.has_mask && !in.boolean && in.mask_shape == Dims{in.batch, in.n_head, in.q_len, in.kv_len};
@@ -140,7 +140,7 @@ void poison_unread(NaiveInput& in, double poison) {
   }
 }
 
-// NaN or infinities where they may be read.
+// NaN or infinities in visible elements.
 void plant(Bytes& bytes, AttentionCase& c) {
   NaiveInput& in = c.input;
   std::vector<double>* const all[] = {&in.q, &in.k, &in.v, &in.dout};
@@ -153,7 +153,7 @@ void plant(Bytes& bytes, AttentionCase& c) {
     array[place % array.size()] = value;
     if (std::isnan(value)) continue;
     c.infinite = true;
-    // An infinite score is no score: 0 * inf and inf - inf come out differently in any two orders.
+    // An infinite score is not comparable: 0 * inf and inf - inf depend on the order of operations.
     if (&array == &in.q || &array == &in.k) c.forward_comparable = false;
   }
 }
@@ -171,7 +171,7 @@ double largest(const std::vector<double>& x) {
   return most;
 }
 
-// Decides by the largest numbers whether f32 sums may overflow anywhere, and what underflow may come to.
+// Derives from the largest numbers whether f32 sums may overflow anywhere, and the effect of underflow.
 void set_limits(AttentionCase& c) {
   const NaiveInput& in = c.input;
   const double kept = 1 / (1 - in.options.dropout.p);
@@ -179,24 +179,24 @@ void set_limits(AttentionCase& c) {
   const double scale = std::abs(in.options.scale.value_or(1 / std::sqrt(static_cast<double>(in.d_k))));
   const auto d_k = static_cast<double>(in.d_k), d_v = static_cast<double>(in.d_v);
   const double keys = static_cast<double>(in.kv_len), rows = static_cast<double>(in.batch * in.n_head * in.q_len);
-  const double dots = d_k * q * k;  // with the bias of a mask beside it, which may be the lowest float
+  const double dots = d_k * q * k;  // the mask bias is added to it, and may be the lowest float
   if (!(dots < kSafe / 8 && dots * scale < kSafe / 8 && 512 * (keys + 1) * v < kSafe)) c.forward_comparable = false;
-  // Products of bf16 take denormals for 0, so a score may be off by that times the other factor.
+  // bf16 products flush denormals to 0, so a score may be off by that times the other factor.
   if (!(0x1p-126 * d_k * (q + k) * (1 + scale) < 1e-12)) c.forward_comparable = false;
-  // naive.h's bounds are of first order: a score's error must be small beside 1.
+  // naive.h's bounds are first-order: a score's error must be small compared to 1.
   double farthest = keys + static_cast<double>(in.q_len);
   for (const std::int64_t start : in.options.start)
     farthest = std::max(farthest, std::abs(static_cast<double>(start)) + keys + static_cast<double>(in.q_len));
   if (!(0x1p-21 * (dots * scale + largest(in.slopes) * farthest) < 0.1)) c.forward_comparable = false;
-  // The slope of a softcap turns with a score's error beside the cap.
+  // The slope of a softcap changes with a score's error relative to the cap.
   const double cap = in.options.softcap > 0 ? in.options.softcap : kSafe;
   const bool known_slope = (0x1p-21 * dots + 0x1p-126 * d_k * (q + k)) * scale < 1e-3 * cap;
-  const double sums = (512 * (keys + 1) + rows) * (1 + q + k) * (1 + scale);  // what dp or dout may be multiplied by
+  const double sums = (512 * (keys + 1) + rows) * (1 + q + k) * (1 + scale);  // the largest factor on dp or dout
   c.backward_comparable = c.forward_comparable && known_slope && d_v * dout * (1 + v) * (keys + 1) * sums < kSafe;
-  // Dropout can carry out, and with it delta = dout . out, past what f16 stores.
+  // Dropout can scale out, and with it delta = dout . out, past the range of f16.
   if (c.out_dtype == DType::f16 && v > 65000 && kept > 1) c.backward_comparable = false;
   c.floor = 0x1p-120 * (1 + keys) * (1 + v) + 0x1p-120 * d_v * (1 + dout) * (1 + v) * (keys + 1) * sums;
-  if (c.out_dtype == DType::f16)  // out is stored among f16's denormals, and delta = dout . out is made from it
+  if (c.out_dtype == DType::f16)  // out is stored as f16 denormals, and delta = dout . out is computed from it
     c.floor += 0x1p-24 * d_v * dout * (1 + (q + k) * scale) * (1 + rows);
 }
 

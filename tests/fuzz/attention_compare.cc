@@ -11,8 +11,8 @@ namespace {
 
 constexpr double kSentinel = -12345;
 
-// Multiples of naive.h's bounds, as in the draws test of tests/attention: a few roundings of the type that sums are
-// made in, and with two-byte storage half a unit of each rounded probability and of the result.
+// Multiples of naive.h's bounds, as in tests/attention/draws_test.cc: a few roundings of the accumulation type, and
+// with two-byte storage half a unit per rounded probability and of the result.
 double tolerance(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -26,7 +26,7 @@ double tolerance(DType dtype) {
   }
 }
 
-// Half a unit in the last place of a result's type, relative, and at its least number, absolute.
+// Half a unit in the last place of a result's type: relative, and absolute at its smallest number.
 double rounding(DType dtype) { return dtype == DType::f16 ? 0x1p-11 : (dtype == DType::bf16 ? 0x1p-8 : 0); }
 double least(DType dtype) { return dtype == DType::f16 ? 0x1p-24 : 0x1p-126; }
 double greatest(DType dtype) { return dtype == DType::f16 ? 65000 : (dtype == DType::f64 ? 1e300 : 3e38); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer's entry: any bytes are an attention problem, which must give what the equations say.
+// libFuzzer's entry: any bytes form an attention problem, whose results must match the equations.
 //   cmake --preset fuzz && cmake --build --preset fuzz
 //   build/fuzz/tests/fuzz/attention_fuzz -entropic=0 -runs=1000000
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include "qkv/threads.h"
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  qkv::set_num_threads(1);  // the problems are tiny; threads have tests of their own
+  qkv::set_num_threads(1);  // the problems are tiny; threads are tested elsewhere
   return 0;
 }
 

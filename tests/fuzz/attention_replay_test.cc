@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzz target's problems without the fuzzer: random bytes from a fixed seed.
+// The fuzz target without the fuzzer: random bytes from a fixed seed.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,7 +30,7 @@ TEST(FuzzAttention, RandomBytesAgreeWithTheEquations) {
   EXPECT_GT(readable, kInputs);
 }
 
-TEST(FuzzAttention, NoBytesAreAProblemToo) {
+TEST(FuzzAttention, EmptyInputIsAValidProblem) {
   set_num_threads(1);
   EXPECT_EQ(differences(make_attention_case(nullptr, 0)), "");
 }

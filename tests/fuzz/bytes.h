@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a fuzz target makes its problem from.
+// The input of a fuzz target.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace qkv::test {
 
-// Decisions read from bytes; 0 past the end.
+// Decisions decoded from bytes; 0 past the end.
 class Bytes {
  public:
   Bytes(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that models are made of.
+// Readers of model files.
 #include <algorithm>
 #include <filesystem>
 #include <span>
@@ -30,7 +30,7 @@ void read_safetensors(std::string_view bytes) {
     touch(entry.data, entry.bytes);
     try {
       file.read(entry.name);
-    } catch (const FileError&) {  // a type or rank that qkv does not read
+    } catch (const FileError&) {  // a type or rank that qkv does not support
     }
   }
 }
@@ -65,9 +65,9 @@ void read_directory(std::string_view bytes) {
   const LoadedModel loaded = load_model(folder().path("d"));
   for (const Tensor& parameter : loaded.model.parameters()) touch(parameter.raw(), parameter.bytes());
   for (const std::int32_t id : loaded.end_tokens)
-    if (id < 0 || id >= loaded.model.config().vocab_size) throw std::logic_error("an end token that is none");
+    if (id < 0 || id >= loaded.model.config().vocab_size) throw std::logic_error("an end token out of range");
   for (const std::int32_t id : {loaded.named.begin, loaded.named.unknown, loaded.named.padding})
-    if (id < -1 || id >= loaded.model.config().vocab_size) throw std::logic_error("a name of a token that is none");
+    if (id < -1 || id >= loaded.model.config().vocab_size) throw std::logic_error("a named token out of range");
 }
 
 void read_tokenizer(std::string_view bytes) {
@@ -76,7 +76,7 @@ void read_tokenizer(std::string_view bytes) {
   for (const SpecialTokens special : {SpecialTokens::as_text, SpecialTokens::as_ids}) {
     try {
       tokenizer.decode(tokenizer.with_template(tokenizer.encode(kText, special)));
-    } catch (const std::invalid_argument&) {  // a pattern that backtracks without end
+    } catch (const std::invalid_argument&) {  // a pattern that backtracks forever
     }
   }
   Tokenizer::from_json("written again", tokenizer.json());
@@ -87,7 +87,7 @@ void read_npy(std::string_view bytes) {
   touch(array.raw(), array.bytes());
 }
 
-// andrea.json (nothing: it is not there), a zero byte, c.bin.
+// andrea.json (if empty: missing), a zero byte, c.bin.
 void read_andrea(std::string_view bytes) {
   static const bool vocabulary_is_there = write_andrea();
   static_cast<void>(vocabulary_is_there);
@@ -102,13 +102,13 @@ void read_andrea(std::string_view bytes) {
   touch(c.model.parameters()[0].raw(), c.model.parameters()[0].bytes());
 }
 
-// Segments, a zero byte, andrea.json. The layout is then used as for a checkpoint of as many parameters as it has.
+// Segments, a zero byte, andrea.json. The layout is then applied to a checkpoint with its number of parameters.
 void read_harris(std::string_view bytes) {
   const Tokenizer tokenizer = load_harris_segments(folder().write("h.json", next_part(bytes)));
   tokenizer.encode("the thing");
   const std::int64_t segments = tokenizer.size() - 257;
   std::filesystem::create_directories(folder().path("h"));
-  const std::string checkpoint = folder().path("h/c.bin");  // nothing beside it
+  const std::string checkpoint = folder().path("h/c.bin");  // in a folder without other files
   if (bytes.empty()) {
     ModelConfig known = preset("andrea-12m");
     known.vocab_size = tokenizer.size();
@@ -116,7 +116,7 @@ void read_harris(std::string_view bytes) {
       throw std::logic_error("another vocabulary");
     try {
       choose_andrea_layout(checkpoint, {}, segments, 1);
-      throw std::logic_error("one parameter fits a preset");
+      throw std::logic_error("a single parameter fits a preset");
     } catch (const FileError&) {
     }
     return;
@@ -148,8 +148,8 @@ std::vector<std::string> gguf_file_seeds() {
   return seeds;
 }
 
-// How many of the ids are control tokens. <s> and </s>, [INST] and [/INST], the last four, are those of some forms
-// alone: otherwise a text may hold them, as this tokenizer calls them words of its own.
+// The number of control tokens among the ids. The last four, <s>, </s>, [INST] and [/INST], are control tokens only in
+// some forms; in the others a text may contain them, since this tokenizer treats them as ordinary words.
 std::int64_t controls_in(const Tokenizer& tokenizer, ChatForm form, const std::vector<std::int32_t>& ids) {
   const auto end = static_cast<std::int32_t>(tokenizer.size()) - (form >= ChatForm::mistral_v0_1 ? 0
                                                                   : form == ChatForm::llama2     ? 2
@@ -162,14 +162,14 @@ void talk(ChatForm form, std::string_view system, std::string_view words) {
   const ChatTemplate chat(form, tokenizer);
   chat.answer_end();
   chat.beginning(system);
-  // What people say never becomes a control token.
+  // User text never becomes a control token.
   const auto controls = [&](const std::vector<std::int32_t>& ids) { return controls_in(tokenizer, form, ids); };
   if (controls(chat.question(words, true, system)) != controls(chat.question("", true, "")))
-    throw std::logic_error("words have become a control token");
+    throw std::logic_error("text became a control token");
 }
 
 void read_gguf(std::string_view bytes) {
-  if (read_everything(std::as_bytes(std::span(bytes))) == 0) throw FileError("f.gguf", "is no container");
+  if (read_everything(std::as_bytes(std::span(bytes))) == 0) throw FileError("f.gguf", "is not a container");
 }
 
 // "j": chat_template.jinja, "g": a GGUF file, or "c": tokenizer_config.json; then the file.

@@ -24,7 +24,7 @@ std::string safetensors(const std::string& name) {
   return folder().read("seed");
 }
 
-// Of llama's shape.
+// LLaMA architecture.
 ModelConfig small_llama() {
   ModelConfig config = smallest();
   config.vocab_size = 3;
@@ -64,7 +64,7 @@ std::string small_tokenizer(TokenizerData data) { return Tokenizer::from_data(st
 }  // namespace
 
 std::vector<std::string> safetensors_seeds() {
-  // Types and ranks that are listed and not read.
+  // Types and ranks that are listed but cannot be read.
   std::string listed = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                        R"("b":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[1,5]}})";
   std::string size(8, '\0');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Valid files that the fuzz targets of format_readers.cc begin with, and what stands beside the file that is read.
+// Valid files that seed the fuzz targets of format_readers.cc, and the other files in their folders.
 #pragma once
 
 #include <string>
@@ -33,11 +33,11 @@ inline constexpr const char* kTinyTokenizer =
         "decoder": {"type": "ByteLevel"},
         "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}})";
 
-// Into the folder, once: one.safetensors and two.safetensors, which an index may list; harris_segments.json and
-// andrea.json, which stand beside c.bin. Return true.
+// Written into the folder once: one.safetensors and two.safetensors, which an index may list; harris_segments.json and
+// andrea.json, the companions of c.bin. Return true.
 bool write_shards();
 bool write_andrea();
 ModelConfig adapted_model();
-Tokenizer talking_tokenizer();  // bytes, the end token, and the control tokens of all forms of conversation
+Tokenizer talking_tokenizer();  // bytes, the end token, and the control tokens of all chat forms
 
 }  // namespace qkv::test

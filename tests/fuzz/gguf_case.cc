@@ -13,7 +13,7 @@
 namespace qkv::test {
 namespace {
 
-// Calls f; whether it was not refused.
+// Calls f; returns whether it was accepted.
 template <class F>
 bool accepted(const F& f) {
   try {
@@ -44,14 +44,14 @@ void read_tensors(const Gguf& file) {
   }
 }
 
-// What stays in blocks, as loading a model for reading does.
+// Reads the tensors kept in blocks, as loading a model for inference does.
 void read_stored(const ModelSource& source) {
   for (std::size_t i = 0; i < source.infos().size(); ++i) {
     const DType type = source.stored_type(i);
     if (!is_blocks(type)) continue;
     const Dims& shape = source.infos()[i].shape;  // [in, out] or [vocab_size, d_model]
     const bool embedding = source.infos()[i].name == "token_embedding";
-    std::vector<std::byte> block(static_cast<std::size_t>(shape[embedding ? 1 : 0]) * 2);  // more than its bytes
+    std::vector<std::byte> block(static_cast<std::size_t>(shape[embedding ? 1 : 0]) * 2);  // larger than needed
     for (const std::int64_t column : {std::int64_t{0}, shape[embedding ? 0 : 1] - 1})
       source.read_blocks(i, column, 1, block.data());
   }
@@ -60,11 +60,11 @@ void read_stored(const ModelSource& source) {
 void use_tokenizer(const Tokenizer& tokenizer) {
   const std::string text = "a b\xE2\x96\x81\xFF ab12<s>\n\xC3\xA9";
   for (const std::int32_t id : tokenizer.encode(text, SpecialTokens::as_ids))
-    if (id < 0 || id >= tokenizer.size()) throw std::logic_error("an id that is none");
+    if (id < 0 || id >= tokenizer.size()) throw std::logic_error("an id outside the vocabulary");
   tokenizer.decode(tokenizer.encode(text));
 }
 
-// Keys of a model of 8 wide, 2 heads, 1 layer and 4 tokens; the architecture's own keys come from the caller.
+// Keys of a model with d_model 8, 2 heads, 1 layer and a context of 4; the caller adds the architecture's own keys.
 GgufBytes model_keys(const std::string& architecture) {
   GgufBytes b;
   b.string("general.architecture", architecture);
@@ -74,7 +74,7 @@ GgufBytes model_keys(const std::string& architecture) {
   return b;
 }
 
-// Of a llama 32 wide, whose matrices are of one type of blocks.
+// A llama with d_model 32 whose matrices have one block type.
 std::string blocks_file(std::uint32_t id) {
   const GgufTensorType& type = *gguf_tensor_type(id);
   GgufBytes b;
@@ -169,12 +169,12 @@ std::string gpt2_file(const std::string& split, bool joined, const std::vector<s
   return b.bytes();
 }
 
-// The bytes that come `distance` after the first `name`, changed.
+// The file with the bytes at `distance` after the first `name` replaced.
 std::string changed(std::string file, const std::string& name, std::size_t distance, const std::string& to) {
   return file.replace(file.find(name) + name.size() + distance, to.size(), to);
 }
 
-// Heads whose parameters are more than can be counted.
+// Heads with more parameters than can be counted.
 std::string uncountable_file() {
   constexpr std::uint32_t kMax = 0x7FFFFFFE;
   GgufBytes b;
@@ -245,7 +245,7 @@ int read_everything(std::span<const std::byte> file) {
 
 std::vector<GgufSeed> gguf_seeds() {
   constexpr int kContainer = 1, kModel = 2, kAll = 3;
-  const std::string i16("\x19\0\0\0", 4);  // a type of tensors that no parameter has
+  const std::string i16("\x19\0\0\0", 4);  // a type that no parameter can have
   return {{"llama", llama_file(false), kAll},
           {"llama_everything", llama_file(true), kAll},
           {"gpt2", gpt2_file("gpt-2", true), kAll},

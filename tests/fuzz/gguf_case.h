@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a GGUF file, read to the end or refused with qkv::FileError.
+// Any bytes as a GGUF file: read to the end or refused with qkv::FileError.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace qkv::test {
 
-// Opens the container and reads every key and tensor; opens the model in it and reads every parameter, the tokenizer
-// and a text through it. Returns how far that went: 0 the container is refused, 1 the model is, 2 the tokenizer is, 3
-// nothing is. What is thrown is not a qkv::FileError and so a fault.
+// Opens the container and reads every key and tensor, then the model and every parameter, then the tokenizer, which
+// encodes a text. Returns the first stage that refused: 0 the container, 1 the model, 2 the tokenizer, 3 none. Any
+// exception thrown is not a qkv::FileError and therefore a bug.
 int read_everything(std::span<const std::byte> file);
 
 struct GgufSeed {
@@ -19,7 +19,7 @@ struct GgufSeed {
   int reached;  // read_everything(bytes)
 };
 
-// Small files of all kinds, and some that are refused where a changed byte seldom comes to.
+// Small files of all kinds, including invalid ones that mutation seldom reaches.
 std::vector<GgufSeed> gguf_seeds();
 
 }  // namespace qkv::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzz target of GGUF files without the fuzzer: valid files, and those with bytes changed from a fixed seed.
+// The GGUF fuzz target without the fuzzer: valid files, and mutations of them from a fixed seed.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace {
 
 std::span<const std::byte> bytes_of(const std::vector<char>& text) { return std::as_bytes(std::span(text)); }
 
-TEST(GgufFuzz, SeedsAreReadAsFarAsTheyTell) {
+TEST(GgufFuzz, SeedsReachTheirStage) {
   for (const GgufSeed& seed : gguf_seeds())
     EXPECT_EQ(read_everything(bytes_of({seed.bytes.begin(), seed.bytes.end()})), seed.reached) << seed.name;
 }
@@ -30,7 +30,7 @@ TEST(GgufFuzz, ChangedBytesAreReadOrRefused) {
     const std::uint64_t changes = 1 + random.below(0, 4);
     for (std::uint64_t i = 0; i < changes; ++i) {
       const std::uint64_t at = random.below(3 * i + 1, bytes.size());
-      // Small numbers and the largest are what counts and lengths go wrong with.
+      // Small and extreme numbers are what breaks counts and lengths.
       constexpr char kBytes[] = {0, 1, 2, 4, 8, 32, 127, -128, -1};
       bytes[at] = random.below(3 * i + 2, 2) ? kBytes[random.below(3 * i + 3, sizeof kBytes)]
                                              : static_cast<char>(random.bits(3 * i + 3));
@@ -42,7 +42,7 @@ TEST(GgufFuzz, ChangedBytesAreReadOrRefused) {
   for (const int count : counts) EXPECT_GT(count, 30);  // refusals at each stage, and files that are still valid
 }
 
-TEST(GgufFuzz, NoBytesAreNoFile) { EXPECT_EQ(read_everything({}), 0); }
+TEST(GgufFuzz, EmptyInputIsRefused) { EXPECT_EQ(read_everything({}), 0); }
 
 }  // namespace
 }  // namespace qkv::test

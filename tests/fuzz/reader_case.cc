@@ -10,7 +10,7 @@ namespace qkv::test {
 
 namespace {
 
-// One line that begins with the file; a library's own words never reach people.
+// The message must be one line that begins with the file; messages of libraries never reach users.
 void check_message(const FileError& error) {
   const std::string what = error.what();
   const auto wrong = [&](const std::string& fault) { throw std::logic_error("a message " + fault + ": " + what); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reader_corpus seeds READER FOLDER writes valid files; reader_corpus replay READER FOLDER reads every file there.
+// `reader_corpus seeds READER FOLDER` writes valid files; `reader_corpus replay READER FOLDER` reads every file there.
 #include <cstdio>
 #include <cstring>
 #include <exception>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the fuzz targets of readers keep the files that are read, and how several files stand in one input.
+// The folder in which the fuzz targets of readers write their files, and how one input encodes several files.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@ namespace qkv::test {
 
 std::string read_all(const std::string& path);
 
-// A folder in memory (tmpfs where there is one), of this process alone; gone when it ends.
+// A folder in memory (tmpfs if there is one), private to this process and removed when it ends.
 class Folder {
  public:
   Folder();
   ~Folder();
   std::string path(const std::string& name) const { return path_ + "/" + name; }
-  // Returns the path. Folders before the name must be there.
+  // Returns the path. Parent folders must exist.
   std::string write(const std::string& name, std::string_view bytes) const;
   std::string read(const std::string& name) const { return read_all(path(name)); }
 
@@ -24,7 +24,7 @@ class Folder {
 };
 const Folder& folder();
 
-// Takes what comes before the first zero byte off the front of `rest`, and that byte.
+// Removes everything up to and including the first zero byte from `rest`; returns the part before that byte.
 std::string_view next_part(std::string_view& rest);
 
 // Reads each of the bytes.

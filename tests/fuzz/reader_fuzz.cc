@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer's entry for one reader of files, QKV_READER, see scripts/fuzz_readers.sh.
+// libFuzzer's entry for one file reader, QKV_READER; see scripts/fuzz_readers.sh.
 #include <cstddef>
 #include <cstdint>
 

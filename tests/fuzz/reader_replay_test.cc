@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzz targets of readers without the fuzzer: valid files, and those with bytes changed from a fixed seed.
+// The fuzz targets of readers without the fuzzer: valid files, and mutations of them from a fixed seed.
 #include <gtest/gtest.h>
 
 #include "core/random.h"

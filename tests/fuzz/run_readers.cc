@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that runs leave behind: prompt caches, token files, text to train on, checkpoints, notes. Where a file
-// holds checksums of itself, most inputs are given the right ones, or nothing behind them would ever be read.
+// Files that training and generation leave behind: prompt caches, token files, training text, checkpoints, notes. Where
+// a file contains its own checksums, most inputs get correct ones, since nothing after them would be read otherwise.
 #include <xxhash.h>
 
 #include <cstring>
@@ -54,7 +54,7 @@ Model& writing_model() {
 
 constexpr DType kCacheTypes[] = {DType::f32, DType::bf16, DType::f16, DType::q8_0};
 
-// type: a place in kCacheTypes
+// type: an index into kCacheTypes
 std::string prompt_seed(std::size_t type) {
   TextContext context;
   prefill(writing_model(), std::vector<std::int32_t>{1, 2, 4}, context, kCacheTypes[type]);
@@ -62,7 +62,7 @@ std::string prompt_seed(std::size_t type) {
   return std::string(1, static_cast<char>(type)).append(folder().read("prompt"));
 }
 
-// A byte, the cache type in its low bits, 4: the checksum and 8: the fingerprint stay as they are; then the file.
+// A byte of flags (low bits: the cache type; 4: keep the checksum; 8: keep the fingerprint), then the file.
 void read_prompt(std::string_view bytes) {
   static const std::uint64_t fingerprint = number_at(prompt_seed(0), 17);
   const unsigned flags = take_byte(bytes);
@@ -73,16 +73,16 @@ void read_prompt(std::string_view bytes) {
   context.state = writing_model().make_state(kCacheTypes[flags & 3]);
   load_prompt_cache(folder().write("prompt", file), writing_model(), context);
   if (context.state.size() != static_cast<std::int64_t>(context.tokens.size()))
-    throw std::logic_error("as many tokens as keys");
+    throw std::logic_error("the number of tokens differs from the number of keys");
   if (context.tokens.size() >= 6) return;
   std::vector<std::int32_t> text = context.tokens;
   text.push_back(3);
-  prefill(writing_model(), text, context);  // whatever the keys and values are
+  prefill(writing_model(), text, context);  // for any keys and values
 }
 
 std::vector<std::string> prompt_seeds() { return {prompt_seed(0), prompt_seed(1), prompt_seed(2), prompt_seed(3)}; }
 
-// Writes the checksums that the rest of the header asks for.
+// Writes the checksums that the rest of the header requires.
 void put_checksums(std::string& file) {
   if (file.size() < sizeof(TokenFileHeader)) return;
   const std::uint64_t rest = file.size() - 128, tokenizer = number_at(file, 96);
@@ -95,7 +95,7 @@ void put_checksums(std::string& file) {
   put(file, 120, XXH3_64bits(file.data(), 120));
 }
 
-// A byte, 1: the checksums stay as they are; then tokens.bin.
+// A byte of flags (1: keep the checksums), then tokens.bin.
 void read_tokens(std::string_view bytes) {
   const unsigned flags = take_byte(bytes);
   std::string file(bytes);
@@ -123,7 +123,7 @@ std::vector<std::string> tokens_seeds() {
                          folder().path("tokens.bin"));
   std::string file = folder().read("tokens.bin");
   const std::uint64_t tokenizer = number_at(file, 96);
-  file.resize(file.size() - tokenizer);  // long, and tokenizer.json has a target of its own
+  file.resize(file.size() - tokenizer);  // it is long, and tokenizer.json has its own target
   put(file, 96, 0);
   put_checksums(file);
   seeds.push_back(plain + file);
@@ -144,7 +144,7 @@ std::vector<std::string> tokens_seeds() {
   return seeds;
 }
 
-// A corpus in chunks of a few bytes: together they are the corpus.
+// The chunks of a few bytes must join to the corpus.
 void read_in_small_chunks(const Corpus& corpus, std::string_view bytes) {
   std::string together;
   for (const CorpusPart part : {CorpusPart::training, CorpusPart::validation}) {
@@ -152,7 +152,7 @@ void read_in_small_chunks(const Corpus& corpus, std::string_view bytes) {
     TextChunk chunk;
     while (reader.next(chunk)) {
       if (chunk.bytes.size() > 128) throw std::logic_error("a chunk is longer than it may be");
-      if (chunk.at != static_cast<std::int64_t>(together.size())) throw std::logic_error("a chunk at another place");
+      if (chunk.at != static_cast<std::int64_t>(together.size())) throw std::logic_error("a chunk at the wrong offset");
       each_text(chunk, reader.rules(), [](std::string_view, bool) {});
       together += chunk.bytes;
     }
@@ -160,8 +160,8 @@ void read_in_small_chunks(const Corpus& corpus, std::string_view bytes) {
   if (together != bytes) throw std::logic_error("the chunks are not the file");
 }
 
-// "t": plain text, or "j": lines of JSON; a capital letter: as often as fills more than one chunk; "s" and "k": text
-// and lines in chunks of a few bytes; then the file.
+// "t": plain text, "j": JSON lines; a capital letter: repeated to fill more than one chunk; "s" and "k": text and JSON
+// lines in chunks of a few bytes; then the file.
 void read_lines(std::string_view bytes) {
   const unsigned kind = take_byte(bytes);
   const bool plain = kind == 't' || kind == 'T' || kind == 's';
@@ -193,7 +193,7 @@ std::vector<std::string> lines_seeds() {
       "j{\"n\": -1.5, \"u\": 7, \"t\": true, \"o\": {\"text\": 3}, \"z\": null, \"text\": \"\\u00e9\"}"};
 }
 
-// "=": as it is, or ":": with its checksum; then checkpoint.json.
+// "=": unchanged, or ":": with a valid checksum; then checkpoint.json.
 void read_checkpoint(std::string_view bytes) {
   static const bool made = std::filesystem::create_directories(folder().path("checkpoint"));
   if (!made) throw std::logic_error("no folder");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 100,000 draws against the distribution that the definition in qkv/sampler.h gives, computed here in another way.
+// 100,000 samples compared with the distribution defined in qkv/sampler.h, computed here independently.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr int kDraws = 100000;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 using Ids = std::vector<std::int32_t>;
-using Probabilities = std::map<std::int32_t, long double>;  // of the tokens that may come
+using Probabilities = std::map<std::int32_t, long double>;  // of the tokens that can be sampled
 
 Probabilities softmax(const std::map<std::int32_t, long double>& logits, long double temperature = 1) {
   Probabilities result;
@@ -29,7 +29,7 @@ Probabilities softmax(const std::map<std::int32_t, long double>& logits, long do
   return result;
 }
 
-// Keeps ids in the order of `cost` (ties: the lower id first) until their probabilities reach `wanted`.
+// Keeps ids in the order of `cost` (ties: the lower id first) until their total probability reaches `wanted`.
 template <class Cost>
 std::set<std::int32_t> nucleus(const Probabilities& of, long double wanted, const Cost& cost) {
   std::vector<std::pair<long double, std::int32_t>> order;
@@ -87,8 +87,8 @@ Probabilities expected(const qkv::SamplerOptions& o, const std::vector<float>& g
   return softmax(logits, o.temperature);
 }
 
-// Pearson's statistic over cells of at least 8 expected draws (rarer tokens share one), and what it stays below with
-// probability 1 - 10^-6 (Wilson and Hilferty's approximation). `impossible`: draws of tokens that may not come.
+// Pearson's statistic over cells of at least 8 expected samples (rarer tokens share one), and its limit at a
+// probability of 1 - 10^-6 (Wilson and Hilferty's approximation). `impossible`: samples of tokens with probability 0.
 struct Fit {
   double statistic = 0, limit = 0;
   int impossible = 0;
@@ -119,7 +119,7 @@ Fit fit(const std::map<std::int32_t, int>& found, const Probabilities& wanted) {
   return result;
 }
 
-// 31 logits that fall unevenly in no order of ids, with ties, a positive and a negative half, and two of -inf.
+// 31 logits, uneven and unordered, with ties, both signs, and two of -inf.
 std::vector<float> uneven_logits() {
   std::vector<float> logits;
   for (int i = 0; i < 31; ++i) logits.push_back(2.5F - 0.25F * static_cast<float>((i * 7) % 29));
@@ -154,7 +154,7 @@ void expect_exact(const std::string& name, const Change& change) {
   expect_exact(name, options);
 }
 
-TEST(Distribution, OfEachStepAlone) {
+TEST(Distribution, EachStepAlone) {
   expect_exact("softmax", plain());
   expect_exact("temperature 0.6", [](auto& o) { o.temperature = 0.6; });
   expect_exact("temperature 1.7", [](auto& o) { o.temperature = 1.7; });
@@ -168,8 +168,8 @@ TEST(Distribution, OfEachStepAlone) {
   expect_exact("logit_bias", [](auto& o) { o.logit_bias = {{4, 2.5}, {0, -kInf}, {28, 1}, {28, 0.5}, {1000, 3}}; });
 }
 
-TEST(Distribution, OfStepsTogether) {
-  expect_exact("penalties of the last 4", [](auto& o) {
+TEST(Distribution, StepsCombined) {
+  expect_exact("penalties of the last 5", [](auto& o) {
     o.repeat_penalty = 1.3;
     o.frequency_penalty = 0.4;
     o.presence_penalty = 0.3;
@@ -204,8 +204,8 @@ TEST(Distribution, OfStepsTogether) {
   });
 }
 
-// The test would see what is a little wrong.
-TEST(Distribution, OfOtherOptionsIsToldApart) {
+// The test detects small errors.
+TEST(Distribution, OtherOptionsAreDetected) {
   qkv::SamplerOptions other = plain();
   other.temperature = 0.97;
   const Probabilities wanted = expected(plain(), uneven_logits(), kHistory);
@@ -216,8 +216,8 @@ TEST(Distribution, OfOtherOptionsIsToldApart) {
   EXPECT_GT(fit(drawn(plain()), expected(other, uneven_logits(), kHistory)).impossible, 0);
 }
 
-// Streams of one seed are independent: pairs of draws are spread as the product says.
-TEST(Distribution, OfTwoStreamsOfASeedIsIndependent) {
+// Streams of one seed are independent: pairs of samples follow the product distribution.
+TEST(Distribution, StreamsOfOneSeedAreIndependent) {
   qkv::SamplerOptions options = plain();
   const std::vector<float> logits(6, 0.0F);
   qkv::Sampler first(options);

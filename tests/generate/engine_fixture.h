@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small models and engines that remember what came of each request.
+// Small models, and engines that record the events of each request.
 #pragma once
 
 #include <cstring>
@@ -35,7 +35,7 @@ inline qkv::GenerateOptions drawing(std::int64_t max_tokens) {
   return options;
 }
 
-// What the events of a request said.
+// The recorded events of a request.
 struct Seen {
   Ids tokens;
   std::string text;
@@ -54,7 +54,7 @@ struct Seen {
     }
     return true;
   }
-  // The first tokens of another, or all of them, bit by bit.
+  // Whether this is a prefix of another record (or equal to it), bit for bit.
   bool begins(const Seen& other) const {
     return tokens.size() <= other.tokens.size() && std::equal(tokens.begin(), tokens.end(), other.tokens.begin()) &&
            logits.size() <= other.logits.size() &&
@@ -76,7 +76,7 @@ class Requests {
     while (engine.step()) {
     }
   }
-  // All prompts at once; what came of each, in their order.
+  // Submits all prompts at once; returns the records in the same order.
   std::vector<Seen> run(const std::vector<Ids>& prompts, const qkv::GenerateOptions& options) {
     std::vector<std::int64_t> ids;
     for (const Ids& prompt : prompts) ids.push_back(submit(prompt, options));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random mixtures of requests, options, cancellations and engines: every token and every logit is that of the request
+// Random mixtures of requests, options, cancellations and engines: every token and every logit matches the request run
 // alone.
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ class Mixture {
   std::int64_t pick(std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random_);
   }
-  Ids prompt() {  // of few letters, so that many begin alike
+  Ids prompt() {  // few distinct letters, so that many share prefixes
     Ids text(static_cast<std::size_t>(pick(1, 3) == 1 ? pick(20, 60) : pick(1, 12)), 'a');
     for (std::size_t i = text.size() / 2; i < text.size(); ++i) text[i] = static_cast<std::int32_t>(pick('a', 'c'));
     return text;
@@ -92,7 +92,7 @@ class Mixture {
   const qkv::Tokenizer tokenizer_ = qkv::Tokenizer::bytes();
 };
 
-TEST(EngineMixture, EveryRequestHasTheBitsItHasAlone) {
+TEST(EngineMixture, EveryRequestMatchesASingleRunBitForBit) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
     Mixture(seed, seed % 2 ? qkv::Positions::rotary : qkv::Positions::learned).run();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests at once: each as it is alone, prefixes that are shared, cancelling, limits.
+// Concurrent requests: each as if run alone, shared prefixes, cancelling, limits.
 #include "qkv/engine.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using namespace qkv_test;
 const std::vector<Ids> kPrompts = {{1, 2, 3}, {4}, {5, 6, 1, 2, 3, 4, 5, 6, 10, 11, 12}, {1, 2}, {30, 31, 32, 33}};
 constexpr std::size_t kMuch = 1 << 20;
 
-TEST(Engine, GivesEachTextAsItIsAlone) {
+TEST(Engine, EachTextMatchesASingleRun) {
   qkv::Model model = tiny_model();
   const qkv::GenerateOptions options = drawing(25);
   std::vector<Ids> expected;
@@ -38,7 +38,7 @@ TEST(Engine, GivesEachTextAsItIsAlone) {
   qkv::set_num_threads(0);
 }
 
-TEST(Engine, SamplesOfAPromptAreStreamsOfTheSeedAndEvaluateItOnce) {
+TEST(Engine, SamplesOfAPromptUseStreamsOfTheSeedAndEvaluateItOnce) {
   qkv::Model model = tiny_model();
   qkv::GenerateOptions options = drawing(12);
   for (const std::int64_t slots : {1, 2, 16}) {
@@ -52,13 +52,13 @@ TEST(Engine, SamplesOfAPromptAreStreamsOfTheSeedAndEvaluateItOnce) {
       options.sampler.stream = static_cast<std::uint64_t>(i % 3);
       const Seen& seen = requests.seen[i + 1];
       EXPECT_EQ(seen.tokens, qkv::generate(model, i < 3 ? Ids{1, 2, 3} : Ids{4, 5}, options).tokens) << i;
-      EXPECT_EQ(seen.result.prompt_evaluated, i % 3 > 0 ? 0 : i < 3 ? 3 : 2) << slots;  // read once
+      EXPECT_EQ(seen.result.prompt_evaluated, i % 3 > 0 ? 0 : i < 3 ? 3 : 2) << slots;  // evaluated once
     }
     EXPECT_NE(requests.seen[1].tokens, requests.seen[2].tokens);
   }
 }
 
-TEST(Engine, TheCallbackEndsOneTextAlone) {
+TEST(Engine, TheCallbackEndsOnlyItsText) {
   qkv::Model model = tiny_model();
   qkv::GenerateOptions options = drawing(10);
   options.end_tokens = {};
@@ -75,7 +75,7 @@ TEST(Engine, TheCallbackEndsOneTextAlone) {
   }
 }
 
-TEST(Engine, TextsThatEndBeforeTheyBegin) {
+TEST(Engine, TextsOfZeroTokensAndFullContexts) {
   qkv::Model model = tiny_model();
   EXPECT_FALSE(Requests(model).engine.step());
   for (const Seen& seen : Requests(model, {.slots = 2}).run(kPrompts, drawing(0))) {
@@ -108,7 +108,7 @@ TEST(Engine, RefusesBadArguments) {
   EXPECT_EQ(requests.engine.waiting(), 0);
 }
 
-TEST(Engine, AFullQueueRefusesAndTakesMoreLater) {
+TEST(Engine, AFullQueueRefusesAndLaterAccepts) {
   qkv::Model model = tiny_model();
   Requests requests(model, {.slots = 2, .queue = 3});
   for (int i = 0; i < 3; ++i) requests.submit({1}, drawing(4));
@@ -121,7 +121,7 @@ TEST(Engine, AFullQueueRefusesAndTakesMoreLater) {
   for (int id = 1; id <= 4; ++id) EXPECT_EQ(requests.seen[id].ends, 1);
 }
 
-TEST(Engine, ALongPromptHoldsUpNeitherRunningRequestsNorAShortPrompt) {
+TEST(Engine, ALongPromptDelaysNeitherRunningRequestsNorAShortPrompt) {
   qkv::Model model = tiny_model(1000);
   qkv::GenerateOptions options = drawing(400);
   options.end_tokens = {};
@@ -145,7 +145,7 @@ TEST(Engine, ALongPromptIsNotStarvedByShortOnes) {
   qkv::Model model = tiny_model(1000);
   Requests requests(model, {.slots = 4, .chunk = 8});
   const std::int64_t longer = requests.submit(Ids(400, 5), drawing(1));
-  for (int step = 0; step < 100; ++step) {  // half of each chunk is its own
+  for (int step = 0; step < 100; ++step) {  // half of each chunk belongs to it
     while (requests.engine.waiting() < 4) requests.submit({1, 2, 3, 4, 5, 6}, drawing(1));
     requests.engine.step();
   }
@@ -195,12 +195,12 @@ TEST(Engine, CallbacksMaySubmitAndCancelButNotStep) {
   });
   second = requests.submit({2}, options);
   requests.run();
-  EXPECT_TRUE(requests.seen[second].tokens.empty());  // cancelled in the step that drew its first
+  EXPECT_TRUE(requests.seen[second].tokens.empty());  // cancelled in the step that sampled its first
   EXPECT_EQ(requests.seen[third].tokens, alone(model, {5}, options).tokens);
   EXPECT_EQ(requests.seen[4].tokens, alone(model, {6}, options).tokens);
 }
 
-TEST(Engine, AnExceptionOfACallbackEndsItsRequestAlone) {
+TEST(Engine, ACallbackExceptionEndsOnlyItsRequest) {
   qkv::Model model = tiny_model();
   qkv::GenerateOptions options = drawing(8);
   options.end_tokens = {};
@@ -220,7 +220,7 @@ TEST(Engine, AnExceptionOfACallbackEndsItsRequestAlone) {
   EXPECT_EQ(requests.seen[last].tokens, alone(model, {3}, options).tokens);
 }
 
-TEST(Engine, ARequestThatFailsLeavesOthersAsTheyAre) {
+TEST(Engine, AFailedRequestDoesNotAffectOthers) {
   qkv::Model model = tiny_model();
   qkv::GenerateOptions options = drawing(8), impossible = options;
   for (std::int32_t id = 0; id < 37; ++id)
@@ -234,7 +234,7 @@ TEST(Engine, ARequestThatFailsLeavesOthersAsTheyAre) {
   EXPECT_THROW(qkv::generate(model, Ids{1}, impossible), qkv::SamplingError);
 }
 
-TEST(Engine, WhatWasEvaluatedIsNotEvaluatedAgainAndChangesNothing) {
+TEST(Engine, CachedTokensAreNotEvaluatedAgainAndChangeNothing) {
   qkv::Model model = tiny_model();
   const qkv::GenerateOptions options = drawing(8);
   const Ids prompt = {1, 2, 3, 4, 5, 6};
@@ -247,13 +247,13 @@ TEST(Engine, WhatWasEvaluatedIsNotEvaluatedAgainAndChangesNothing) {
   EXPECT_EQ(seen.result.prompt_tokens, 6);
   EXPECT_EQ(seen.result.prompt_cached, 4);
   EXPECT_EQ(seen.result.prompt_evaluated, 2);
-  seen = next(prompt);  // all of it is there, its logits too
+  seen = next(prompt);  // fully cached, including its logits
   EXPECT_EQ(seen.tokens, wanted);
   EXPECT_EQ(seen.result.prompt_evaluated, 0);
-  seen = next({1, 2, 3, 4, 5});  // not so here
+  seen = next({1, 2, 3, 4, 5});  // the logits are not cached here
   EXPECT_EQ(seen.tokens, qkv::generate(model, Ids{1, 2, 3, 4, 5}, options).tokens);
   EXPECT_EQ(seen.result.prompt_evaluated, 1);
-  // Going on with what was said.
+  // Continuing the previous output.
   Ids longer = next(prompt).result.context;
   longer.insert(longer.end(), {20, 21});
   seen = next(longer);
@@ -280,7 +280,7 @@ TEST(Engine, AGivenPrefixIsSharedByRequests) {
   EXPECT_THROW(requests.engine.add_prefix(context), std::invalid_argument);
 }
 
-TEST(Engine, RequestsWaitForABeginningThatIsBeingEvaluated) {
+TEST(Engine, RequestsWaitForAPrefixThatIsBeingEvaluated) {
   qkv::Model model = tiny_model(400);
   Ids beginning(200, 5), first = beginning, second = beginning;
   first.push_back(1);
@@ -290,7 +290,7 @@ TEST(Engine, RequestsWaitForABeginningThatIsBeingEvaluated) {
   EXPECT_EQ(all[0].result.prompt_evaluated, 201);
   EXPECT_EQ(all[1].result.prompt_evaluated, 2);
   EXPECT_EQ(all[1].tokens, qkv::generate(model, second, drawing(5)).tokens);
-  // Cancelled, what it has evaluated stays.
+  // After cancelling, its evaluated tokens stay cached.
   Requests cancelled(model, {.chunk = 16, .prefix_bytes = kMuch});
   const std::int64_t one = cancelled.submit(first, drawing(5)), two = cancelled.submit(second, drawing(5));
   for (int i = 0; i < 3; ++i) cancelled.engine.step();
@@ -300,7 +300,7 @@ TEST(Engine, RequestsWaitForABeginningThatIsBeingEvaluated) {
   EXPECT_EQ(cancelled.seen[two].result.prompt_cached, 48);
 }
 
-TEST(Engine, PrefixesKeepToTheirBytes) {
+TEST(Engine, PrefixesStayWithinTheirMemoryLimit) {
   qkv::Model model = tiny_model();
   const std::size_t one = qkv::request_bytes(model);
   for (const std::size_t limit : {std::size_t{0}, one / 2, one, 3 * one}) {
@@ -320,7 +320,7 @@ TEST(Engine, TextsAreWholeCharactersAndEndAtStopStrings) {
   qkv::Model model = tiny_model(64, 257);
   qkv::GenerateOptions options = drawing(6);
   options.end_tokens = {};
-  const auto saying = [&](const std::string& text) {  // a text of two bytes, over and over
+  const auto saying = [&](const std::string& text) {  // a text of two bytes, repeated
     qkv::GenerateOptions says = options;
     for (const char byte : text) says.sampler.logit_bias.push_back({static_cast<unsigned char>(byte), 100});
     return says;
@@ -331,7 +331,7 @@ TEST(Engine, TextsAreWholeCharactersAndEndAtStopStrings) {
   EXPECT_EQ(seen.text, "");
   EXPECT_EQ(seen.tokens, Ids(3, 'A'));
   EXPECT_EQ(seen.result.reason, qkv::StopReason::stop_string);
-  stop.stop = {"AAAAAAAA"};  // does not come, so what was held back is shown at the end
+  stop.stop = {"AAAAAAAA"};  // does not occur, so the held-back text is shown at the end
   seen = alone(model, {1}, stop, {}, &tokenizer);
   EXPECT_EQ(seen.text, "AAAAAA");
   EXPECT_EQ(seen.result.reason, qkv::StopReason::max_tokens);

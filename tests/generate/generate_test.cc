@@ -30,7 +30,7 @@ qkv::GenerateOptions greedy(std::int64_t max_tokens) {
   return options;
 }
 
-// Reported fault R37: prompt and new tokens pass the context.
+// Reported bug R37: prompt and new tokens exceed the context.
 TEST(Generate, StopsWhenTheContextIsFull) {
   qkv::Model model = tiny_model(8);
   Ids seen;
@@ -43,7 +43,7 @@ TEST(Generate, StopsWhenTheContextIsFull) {
   EXPECT_EQ(seen, result.tokens);
   EXPECT_THROW(qkv::generate(model, Ids(9, 1), greedy(10)), std::invalid_argument);
 
-  // S4 of the reports: a prompt that fills the context still has a next token, that of a full pass.
+  // S4 of the reports: a prompt that fills the context still gets one next token, that of a full pass.
   const Ids prompt{1, 2, 3, 4, 5, 1, 2, 3};
   const qkv::GenerateResult full = qkv::generate(model, prompt, greedy(10));
   const qkv::Tensor logits = model.logits({1, 8, prompt, {}, {}});  // [1, 8, vocab_size]
@@ -54,7 +54,7 @@ TEST(Generate, StopsWhenTheContextIsFull) {
   EXPECT_EQ(qkv::generate(model, prompt, greedy(1)).reason, qkv::StopReason::max_tokens);
 }
 
-TEST(Generate, GivesAsManyTokensAsAskedFor) {
+TEST(Generate, GeneratesTheRequestedNumberOfTokens) {
   qkv::Model model = tiny_model();
   for (const std::int64_t count : {0, 1, 2, 3}) {
     const qkv::GenerateResult result = qkv::generate(model, Ids{1, 2, 3, 4, 5}, greedy(count));
@@ -64,7 +64,7 @@ TEST(Generate, GivesAsManyTokensAsAskedFor) {
 }
 
 // Greedy decoding step by step over the cache = the highest logit of a full pass each time.
-TEST(Generate, GreedyTokensAreThoseOfFullPasses) {
+TEST(Generate, GreedyTokensMatchFullPasses) {
   qkv::Model model = tiny_model(24);
   Ids all = {4, 9};
   const qkv::GenerateResult result = qkv::generate(model, all, greedy(22));
@@ -119,7 +119,7 @@ TEST(Generate, TheSameSeedGivesTheSameTokensWithAnyNumberOfThreads) {
   EXPECT_NE(qkv::generate(model, Ids{1, 2}, options).tokens, one);
 }
 
-TEST(Generate, NeverDrawsPastTheVocabularyLimit) {
+TEST(Generate, NeverSamplesPastTheVocabularyLimit) {
   qkv::Model model = tiny_model(24);
   qkv::GenerateOptions options;
   options.max_tokens = 23;

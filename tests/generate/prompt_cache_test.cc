@@ -45,7 +45,7 @@ class PromptCache : public testing::Test {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
   void write(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
-  // The bytes with a checksum that is theirs.
+  // Writes the bytes with a valid checksum.
   void write_with_checksum(std::string bytes) const {
     const std::uint64_t checksum = XXH3_64bits(bytes.data(), bytes.size() - 8);
     std::memcpy(bytes.data() + bytes.size() - 8, &checksum, 8);
@@ -93,7 +93,7 @@ qkv::GenerateResult generate_after(qkv::Model& model, qkv::TextContext context, 
   return result;
 }
 
-TEST_F(PromptCache, GivesTheSameTextAndIsNotReadAgain) {
+TEST_F(PromptCache, GivesTheSameTextWithoutReevaluation) {
   qkv::Model model = tiny_model();
   save(model, {1, 2, 3, 4, 5, 6});
   const Ids prompts[] = {{1, 2, 3, 4, 5, 6}, {1, 2, 3, 4, 5, 6, 7, 8}, {1, 2, 3, 9}, {9, 1}, {1, 2}};
@@ -108,7 +108,7 @@ TEST_F(PromptCache, GivesTheSameTextAndIsNotReadAgain) {
   }
 }
 
-TEST_F(PromptCache, IsOfOneModelOnly) {
+TEST_F(PromptCache, IsRefusedByOtherModels) {
   qkv::Model model = tiny_model();
   save(model, {1, 2, 3});
   qkv::Model other = tiny_model(2), longer = tiny_model(1, 25);
@@ -117,12 +117,12 @@ TEST_F(PromptCache, IsOfOneModelOnly) {
   nearly.change_parameters()->back().data()[3] += 1e-3F;
   expect_refused(nearly, "one number differs");
   qkv::TextContext context;
-  EXPECT_NO_THROW(qkv::load_prompt_cache(path_, longer, context));  // the same weights with more room
+  EXPECT_NO_THROW(qkv::load_prompt_cache(path_, longer, context));  // the same weights with a longer context
   qkv::Model shorter = tiny_model(1, 2);
-  expect_refused(shorter, "less room than it has tokens");
+  expect_refused(shorter, "context shorter than the cache");
 }
 
-TEST_F(PromptCache, IsOfOneDType) {
+TEST_F(PromptCache, IsRefusedForOtherDTypes) {
   qkv::Model model = tiny_model();
   for (const qkv::DType type : {qkv::DType::f32, qkv::DType::bf16, qkv::DType::f16, qkv::DType::q8_0}) {
     qkv::TextContext context;
@@ -143,7 +143,7 @@ TEST_F(PromptCache, IsOfOneDType) {
   }
 }
 
-TEST_F(PromptCache, EveryDamagedByteAndEveryCutIsRefused) {
+TEST_F(PromptCache, EveryDamagedByteAndEveryTruncationIsRefused) {
   qkv::Model model = tiny_model();
   save(model, {1, 2, 3});
   const std::string good = bytes();
@@ -163,8 +163,8 @@ TEST_F(PromptCache, EveryDamagedByteAndEveryCutIsRefused) {
   expect_refused(model, "missing");
 }
 
-// Whoever can compute a checksum can write any header.
-TEST_F(PromptCache, NumbersThatDoNotFitAreRefusedWithTheRightChecksumToo) {
+// Anyone who can compute a checksum can write any header.
+TEST_F(PromptCache, InconsistentHeadersAreRefusedDespiteAValidChecksum) {
   qkv::Model model = tiny_model();
   save(model, {1, 2, 3});
   const std::string good = bytes();
@@ -172,13 +172,14 @@ TEST_F(PromptCache, NumbersThatDoNotFitAreRefusedWithTheRightChecksumToo) {
   qkv::TextContext context;
   EXPECT_NO_THROW(qkv::load_prompt_cache(path_, model, context));
   const std::uint64_t extremes[] = {0, 1, 2, 4, 25, 1u << 20, UINT64_MAX, UINT64_MAX / 4 + 1, UINT64_MAX - 3};
-  // Magic, version, fingerprint, tokens, bytes of state, the tokens, and the state's own header without its reserve.
+  // Magic, version, fingerprint, tokens, bytes of state, the tokens, and the state's own header without its reserved
+  // part.
   for (std::size_t at = 0; at + 8 <= 40 + 12 + 40; at += 4) {
     for (const std::uint64_t value : extremes) {
       for (const std::size_t width : {4, 8}) {
         std::string bad = good;
         std::memcpy(bad.data() + at, &value, width);
-        std::string with_tokens = good;  // other tokens are another text, if they are tokens
+        std::string with_tokens = good;  // other tokens are valid too, if they are in the vocabulary
         with_tokens.replace(40, 12, bad, 40, 12);
         std::int32_t tokens[3];
         std::memcpy(tokens, bad.data() + 40, 12);
@@ -191,7 +192,7 @@ TEST_F(PromptCache, NumbersThatDoNotFitAreRefusedWithTheRightChecksumToo) {
   }
 }
 
-TEST(TextContext, ReadTextRefusesWhatDoesNotFit) {
+TEST(TextContext, PrefillRefusesInvalidTokens) {
   qkv::Model model = tiny_model();
   qkv::TextContext context;
   EXPECT_THROW(qkv::prefill(model, Ids{}, context), std::invalid_argument);

@@ -27,7 +27,7 @@ std::int32_t once(const qkv::SamplerOptions& options, const std::vector<float>& 
                   const std::vector<std::int32_t>& history = {}) {
   return qkv::Sampler(options).sample(logits, history);
 }
-// How often each token comes in `count` draws.
+// How often each token occurs in `count` samples.
 std::map<std::int32_t, int> draws(const qkv::SamplerOptions& options, const std::vector<float>& logits, int count) {
   qkv::Sampler sampler(options);
   std::map<std::int32_t, int> result;
@@ -40,7 +40,7 @@ std::set<std::int32_t> drawn(const qkv::SamplerOptions& options, const std::vect
   return result;
 }
 
-// Reported fault R38: temperature 0 divides by zero.
+// Reported bug R38: temperature 0 divides by zero.
 TEST(Sampler, TemperatureZeroIsGreedyAndTiesGoToTheLowestId) {
   EXPECT_EQ(once(greedy(), {1, 3, 2}), 1);
   EXPECT_EQ(once(greedy(), {5, 5, 5, 5}), 0);
@@ -62,7 +62,7 @@ TEST(Sampler, TopKOfZeroOrMoreThanTheVocabularyMeansAll) {
   }
 }
 
-TEST(Sampler, TopKKeepsTheHighestAndTiesFallToTheLowestIds) {
+TEST(Sampler, TopKKeepsTheHighestAndTiesGoToTheLowestIds) {
   qkv::SamplerOptions options = plain();
   options.top_k = 2;
   EXPECT_THAT(drawn(options, {1, 3, 2, 2.5F}), testing::ElementsAre(1, 3));
@@ -77,13 +77,13 @@ TEST(Sampler, OneInfiniteLogitTakesAllAndTwoShare) {
   EXPECT_THAT(drawn(qkv::SamplerOptions{}, {kInf, 1, kInf}), testing::ElementsAre(0, 2));
 }
 
-TEST(Sampler, MinusInfinityIsNeverDrawnEvenWhenNothingIsFiltered) {
+TEST(Sampler, MinusInfinityIsNeverSampledEvenWithoutFilters) {
   qkv::SamplerOptions options = plain();
   options.temperature = 1e30;
   EXPECT_THAT(drawn(options, {-kInf, 0, -kInf, -50}), testing::ElementsAre(1, 3));
 }
 
-TEST(Sampler, NothingToDrawIsATypedError) {
+TEST(Sampler, NothingToSampleIsATypedError) {
   for (const qkv::SamplerOptions& options : {plain(), greedy()}) {
     EXPECT_THROW(once(options, {1, std::nanf(""), 2}), qkv::SamplingError);
     EXPECT_THROW(once(options, {-kInf, -kInf}), qkv::SamplingError);
@@ -91,12 +91,12 @@ TEST(Sampler, NothingToDrawIsATypedError) {
   }
 }
 
-TEST(Sampler, FrequenciesAreTheSoftmax) {
+TEST(Sampler, FrequenciesMatchTheSoftmax) {
   // ln 1, ln 2, ln 5: probabilities 1/8, 2/8, 5/8.
   const std::vector<float> logits = {0, std::log(2.0F), std::log(5.0F)};
   const int count = 40000;
   auto found = draws(plain(7), logits, count);
-  EXPECT_NEAR(found[0], count / 8, 300);  // 4.5 deviations
+  EXPECT_NEAR(found[0], count / 8, 300);  // 4.5 standard deviations
   EXPECT_NEAR(found[1], count * 2 / 8, 400);
   EXPECT_NEAR(found[2], count * 5 / 8, 450);
   // Temperature 1/2 squares the odds: 1, 4, 25.
@@ -107,7 +107,7 @@ TEST(Sampler, FrequenciesAreTheSoftmax) {
   EXPECT_NEAR(found[1], count * 4 / 30, 320);
 }
 
-TEST(Sampler, TopPKeepsTheFewestThatReachIt) {
+TEST(Sampler, TopPKeepsTheSmallestSetThatReachesIt) {
   const std::vector<float> logits = {0, std::log(2.0F), std::log(5.0F)};  // 1/8, 2/8, 5/8
   qkv::SamplerOptions options = plain();
   options.top_p = 0.6;  // 5/8 is enough
@@ -120,7 +120,7 @@ TEST(Sampler, TopPKeepsTheFewestThatReachIt) {
   EXPECT_THAT(drawn(options, logits), testing::ElementsAre(2));
 }
 
-TEST(Sampler, MinPIsAShareOfTheMostProbable) {
+TEST(Sampler, MinPIsRelativeToTheMostProbable) {
   const std::vector<float> logits = {0, std::log(2.0F), std::log(5.0F)};  // 0.2, 0.4, 1 of the best
   qkv::SamplerOptions options = plain();
   options.min_p = 0.3;
@@ -142,7 +142,7 @@ TEST(Sampler, RepeatPenaltyDividesPositiveAndMultipliesNegativeLogitsOnce) {
   EXPECT_EQ(once(options, {3, 2}, {0}), 0);
 }
 
-// Of logits 1, 0.2 and 0.1 (times ln): p = 0.1, 0.2, 0.7; entropy 0.802; -ln p = 2.303, 1.609, 0.357.
+// For logits ln 0.1, ln 0.2 and ln 0.7: entropy 0.802; -ln p = 2.303, 1.609, 0.357.
 TEST(Sampler, TypicalKeepsThoseNearestToTheEntropy) {
   const std::vector<float> logits = {std::log(0.1F), std::log(0.2F), std::log(0.7F)};
   qkv::SamplerOptions options = plain();
@@ -150,7 +150,7 @@ TEST(Sampler, TypicalKeepsThoseNearestToTheEntropy) {
   EXPECT_THAT(drawn(options, logits), testing::ElementsAre(2));
   options.typical_p = 0.8;
   EXPECT_THAT(drawn(options, logits), testing::ElementsAre(1, 2));
-  // Of four probabilities 0.4, 0.3, 0.2, 0.1 (entropy 1.280) the second (1.204) is the most typical.
+  // Of the probabilities 0.4, 0.3, 0.2, 0.1 (entropy 1.280), the second (1.204) is the most typical.
   const std::vector<float> four = {std::log(0.4F), std::log(0.3F), std::log(0.2F), std::log(0.1F)};
   options.typical_p = 0.2;
   EXPECT_THAT(drawn(options, four), testing::ElementsAre(1));
@@ -168,7 +168,7 @@ TEST(Sampler, FrequencyCountsAndPresenceDoesNot) {
   EXPECT_EQ(once(options, {3, 0.75F}, {0}), 1);  // 3 / 2 - 1 = 0.5
 }
 
-TEST(Sampler, PenaltiesSeeTheLastTokensAlone) {
+TEST(Sampler, PenaltiesSeeOnlyTheLastTokens) {
   qkv::SamplerOptions options = greedy();
   options.presence_penalty = 2;
   options.repeat_last_n = 2;
@@ -194,7 +194,7 @@ TEST(Sampler, BiasIsAddedAndMinusInfinityBans) {
   EXPECT_THROW(once(options, {1, 2}), qkv::SamplingError);
 }
 
-TEST(Sampler, SameSeedSameTokensAndAnotherSeedOthers) {
+TEST(Sampler, TheSameSeedGivesTheSameTokensAndAnotherSeedOthers) {
   const std::vector<float> logits(50, 0.0F);
   const auto sequence = [&](std::uint64_t seed) {
     qkv::Sampler sampler(plain(seed));
@@ -206,7 +206,7 @@ TEST(Sampler, SameSeedSameTokensAndAnotherSeedOthers) {
   EXPECT_NE(sequence(1), sequence(2));
 }
 
-TEST(Sampler, RefusesOptionsThatMeanNothing) {
+TEST(Sampler, RefusesInvalidOptions) {
   const auto refused = [](auto change) {
     qkv::SamplerOptions options;
     change(options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts that go on past the end of the context.
+// Generation past the end of the context.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ qkv::Model tiny_model(qkv::Positions positions, std::int64_t ctx_len) {
   config.ctx_len = ctx_len;
   config.positions = positions;
   qkv::Model model(config, 5);
-  // Larger weights, so that the position of a token decides what comes next.
+  // Larger weights, so that a token's position affects the next token.
   for (qkv::Tensor& tensor : *model.change_parameters())
     for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.data()[i] *= 20;
   return model;
@@ -37,7 +37,7 @@ qkv::GenerateOptions shifting(std::int64_t max_tokens, std::int64_t keep, std::u
   return options;
 }
 
-// What a plain model draws when each token comes from a fresh reading of the tokens that should be left.
+// The samples of a plain model that evaluates the kept tokens from scratch for each token.
 Ids plain(qkv::Model& model, const Ids& prompt, const qkv::GenerateOptions& options) {
   const auto ctx_len = static_cast<std::size_t>(model.config().ctx_len);
   const std::size_t keep = options.keep < 0 ? prompt.size() : static_cast<std::size_t>(options.keep);
@@ -61,7 +61,7 @@ Ids plain(qkv::Model& model, const Ids& prompt, const qkv::GenerateOptions& opti
 
 class Shift : public testing::TestWithParam<qkv::Positions> {};
 
-TEST_P(Shift, GoesOnAsAPlainModelThatReadsTheKeptTokens) {
+TEST_P(Shift, MatchesAPlainModelThatEvaluatesTheKeptTokens) {
   for (const std::int64_t ctx_len : {2, 7, 16}) {
     for (const std::int64_t keep : {0, 1, 4}) {
       if (keep > ctx_len - 2) continue;
@@ -85,7 +85,7 @@ TEST_P(Shift, KeepsTheWholePromptWhenAsked) {
   EXPECT_LE(result.context.size(), 13u);
 }
 
-TEST_P(Shift, APromptLongerThanTheContextIsCutAlike) {
+TEST_P(Shift, APromptLongerThanTheContextIsShiftedToo) {
   qkv::Model model = tiny_model(GetParam(), 8);
   Ids prompt;
   for (std::int32_t i = 0; i < 30; ++i) prompt.push_back(i * 5 % 13);
@@ -95,14 +95,14 @@ TEST_P(Shift, APromptLongerThanTheContextIsCutAlike) {
   EXPECT_EQ(result.prompt_evaluated, 2 + (8 - 2) / 2);
 }
 
-TEST_P(Shift, WithoutItTheContextIsTheEnd) {
+TEST_P(Shift, WithoutShiftGenerationEndsAtTheContext) {
   qkv::Model model = tiny_model(GetParam(), 8);
   qkv::GenerateOptions options = shifting(20, 2, 9);
   options.shift = false;
   EXPECT_EQ(qkv::generate(model, Ids{1, 2}, options).reason, qkv::StopReason::context_full);
 }
 
-TEST_P(Shift, RefusesToKeepMoreThanLeavesRoom) {
+TEST_P(Shift, RefusesToKeepTooManyTokens) {
   qkv::Model model = tiny_model(GetParam(), 8);
   EXPECT_NO_THROW(qkv::generate(model, Ids{1, 2}, shifting(20, 6, 1)));
   for (const std::int64_t keep : {7, 8, 1000, -2}) {

@@ -5,7 +5,7 @@
 
 namespace {
 
-// Reported fault R55: a UTF-8 character split over tokens was shown as replacement characters.
+// Reported bug R55: a UTF-8 character split over tokens was shown as replacement characters.
 TEST(Stream, ShowsACharacterOnceItsLastTokenIsThere) {
   qkv::Utf8Stream stream;
   EXPECT_EQ(stream.push("\xE6\xAD"), "");
@@ -17,14 +17,14 @@ TEST(Stream, ShowsACharacterOnceItsLastTokenIsThere) {
   EXPECT_EQ(stream.flush(), "");
 }
 
-TEST(Stream, TheHeldTailIsFlushedAtTheEnd) {
+TEST(Stream, TheBufferedTailIsFlushedAtTheEnd) {
   qkv::Utf8Stream stream;
   EXPECT_EQ(stream.push("x\xF0\x9F"), "x");
   EXPECT_EQ(stream.flush(), "\xEF\xBF\xBD");
   EXPECT_EQ(stream.flush(), "");
 }
 
-TEST(Stream, TokensOfABytesTokenizerComeOutWhole) {
+TEST(Stream, ByteTokensFormWholeCharacters) {
   const qkv::Tokenizer tokenizer = qkv::Tokenizer::bytes();
   const std::string text = "a歪🦙é";
   qkv::Utf8Stream stream;

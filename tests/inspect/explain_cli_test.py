@@ -25,7 +25,7 @@ class Explain(unittest.TestCase):
                       "[4, 4, 16, 128] · [4, 4, 128, 16] → [4, 4, 16, 16]", "√d_k = 11.31", "4,096 scores",
                       "[4, 4, 16, 16] · [4, 4, 16, 128] → [4, 4, 16, 128]", "136 visible pairs per head (53.1 %)"]:
             self.assertIn(piece, text)
-        self.assertEqual(explain(), text)  # that is what it shows when nothing is asked for
+        self.assertEqual(explain(), text)  # the default model
         order = [re.search(rf"(?m)^ +\d+ +{name} ", text).start() for name in ["queries", "keys", "values", "scores", "scale", "mask", "softmax",
                                                            "weighted sum", "concatenate", "output", "residual"]]
         self.assertEqual(order, sorted(order))
@@ -40,7 +40,7 @@ class Explain(unittest.TestCase):
 
     def test_numbers(self):
         text = explain("--numbers")
-        self.assertEqual(text.count("-inf\n") + text.count("-inf "), 6 + 1)  # the triangle, and its title
+        self.assertEqual(text.count("-inf\n") + text.count("-inf "), 6 + 1)  # the triangle and its caption
         sums = re.findall(r"sum (\S+)", text)
         self.assertEqual(sums, ["1.000"] * 4)
         self.assertEqual(text, explain("--numbers", "--seed", "1"))
@@ -61,7 +61,7 @@ class Explain(unittest.TestCase):
             self.assertTrue(xml.parse(path).getroot().tag.endswith("svg"))
             self.assertIn("cannot be written", explain("--scaling", "--svg", os.path.join(folder, "none", "a.svg"), status=1))
 
-    def test_refuses_what_makes_no_sense(self):
+    def test_refuses_invalid_arguments(self):
         for options in [["--d-model", "512", "--heads", "5"], ["--ctx", "0"], ["--preset", "none"], ["--numbers", "--scaling"],
                         ["--numbers", "--ctx", "17"], ["--numbers", "--head", "2"], ["--softmax", "1,x"],
                         ["--softmax", "1,,2"], ["--svg", "x"], ["--dtype", "f8"], ["--ctx", "9000000000000"]]:

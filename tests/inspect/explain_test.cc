@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walk through attention that introductions tell, with their shapes and numbers.
+// The walk through attention that introductions use, with their shapes and numbers.
 #include "qkv/explain.h"
 
 #include <gmock/gmock.h>
@@ -58,12 +58,12 @@ TEST(ExplainLayer, FourSequencesOfSixteenTokens) {
 TEST(ExplainLayer, Andrea) {
   const auto s = by_name(explain_layer({.d_model = 768, .n_head = 12}, 1, 1024));
   EXPECT_EQ(s.at("split q").shape, (Dims{1, 12, 1024, 64}));
-  EXPECT_EQ(s.at("scores").work.scores, 12 * 1048576.0) << "1,048,576 a head";
+  EXPECT_EQ(s.at("scores").work.scores, 12 * 1048576.0) << "1,048,576 per head";
   EXPECT_EQ(s.at("weighted sum").shape, (Dims{1, 12, 1024, 64}));
   EXPECT_EQ(s.at("concatenate").shape, (Dims{1, 1024, 768}));
 }
 
-TEST(ExplainLayer, SharedKeysUnlikeWidthsBiasesAndOtherTypes) {
+TEST(ExplainLayer, SharedKeysDifferentWidthsBiasesAndOtherTypes) {
   const MultiHeadConfig layer{.d_model = 10, .n_head = 6, .n_kv_head = 2, .head_dim = 3, .v_head_dim = 5, .bias = true};
   const auto s = by_name(explain_layer(layer, 2, 7, false, DType::bf16));
   EXPECT_EQ(s.count("mask"), 0U);
@@ -91,7 +91,7 @@ TEST(ExplainLayer, AgreesWithTheCountsOfAModel) {
   EXPECT_EQ(sum, w.total().flops);
 }
 
-TEST(ExplainLayer, RefusesWhatCannotBe) {
+TEST(ExplainLayer, RefusesInvalidArguments) {
   EXPECT_THROW(explain_layer({.d_model = 512, .n_head = 5}, 1, 16), std::invalid_argument);
   EXPECT_THROW(explain_layer({.d_model = 512, .n_head = 4}, 0, 16), std::invalid_argument);
   EXPECT_THROW(explain_layer({.d_model = 512, .n_head = 4}, 1, -1), std::invalid_argument);
@@ -103,12 +103,12 @@ std::vector<double> rounded(std::vector<double> weights) {
   return weights;
 }
 
-TEST(Softmax, TheRowsThatIntroductionsWork) {
+TEST(Softmax, RowsOfIntroductoryExamples) {
   EXPECT_THAT(rounded(softmax_of({100, 1, 2})), ElementsAre(1, 0, 0));
   EXPECT_THAT(rounded(softmax_of({1.0, 0.1, 0.2})), ElementsAre(0.539, 0.219, 0.242));
   EXPECT_THAT(rounded(softmax_of({0.32, 1.87, 0.94, -kInf})), ElementsAre(0.132, 0.622, 0.246, 0));
   EXPECT_THAT(softmax_of({0.3, -kInf, -kInf, -kInf}), ElementsAre(1, 0, 0, 0)) << "exactly";
-  EXPECT_THAT(softmax_of({-kInf, -kInf}), ElementsAre(0, 0)) << "nothing to read";
+  EXPECT_THAT(softmax_of({-kInf, -kInf}), ElementsAre(0, 0)) << "fully masked";
   EXPECT_THAT(softmax_of({2, 2, 2, 2}), ElementsAre(0.25, 0.25, 0.25, 0.25));
   EXPECT_THROW(softmax_of({}), std::invalid_argument);
 }
@@ -141,14 +141,14 @@ TEST(WorkedExample, FollowsTheFormulas) {
       EXPECT_NEAR(sum, 1, 1e-12);
       EXPECT_NEAR(e.heads.data<double>()[(h * ctx + i) * d], mixed, 1e-12);
     }
-    EXPECT_EQ(e.probs.data<double>()[h * ctx * ctx], 1) << "the first token reads itself alone";
+    EXPECT_EQ(e.probs.data<double>()[h * ctx * ctx], 1) << "the first token attends only to itself";
   }
   for (std::int64_t i = 0; i < e.x.size(); ++i) {
     EXPECT_EQ(e.residual.data<double>()[i], e.x.data<double>()[i] + e.output.data<double>()[i]);
   }
 }
 
-TEST(Scaling, GrowsAsTheRootOfDk) {
+TEST(Scaling, GrowsAsTheSquareRootOfDk) {
   for (const std::int64_t d_k : {64, 256, 4096}) {  // 8, 16, 64
     const ScalingRow row = measure_scaling(d_k);
     const double root = std::sqrt(static_cast<double>(d_k));
@@ -164,7 +164,7 @@ TEST(Scaling, GrowsAsTheRootOfDk) {
   EXPECT_THROW(measure_scaling(0), std::invalid_argument);
 }
 
-TEST(Scaling, PictureNeedsNothingElse) {
+TEST(Scaling, PictureIsSelfContained) {
   const std::string svg = scaling_picture({measure_scaling(16, 32, 16), measure_scaling(64, 32, 16)});
   EXPECT_THAT(svg, HasSubstr("<svg xmlns=\"http://www.w3.org/2000/svg\""));
   EXPECT_THAT(svg, HasSubstr(">64<"));

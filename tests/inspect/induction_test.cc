@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A two-layer model is trained on random tokens that come again until an induction head has formed, and the head is
-// found: by its score, and by what becomes of the next token without it.
+// A two-layer model is trained on repeating random tokens until an induction head forms; the head is found by its score
+// and by the next-token probability after ablating it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,8 +28,8 @@ ModelConfig two_layers() {
   return c;
 }
 
-// Random tokens that repeat with a period drawn for each sequence, so that only their content tells where to look;
-// targets where the next token has been seen after this one.
+// Random tokens that repeat with a period chosen per sequence, so that only their content shows where to attend; there
+// is a target only where the next token has already followed this one before.
 struct Repeating {
   std::vector<std::int32_t> tokens, targets;  // [kSequences, kCtx]
 
@@ -73,12 +73,12 @@ TEST(Induction, AHeadFormsInTrainingAndIsFound) {
     adam->update(*model.change_parameters(), gradients, config,
                  {step, 0.01 * std::min(1.0, static_cast<double>(step) / 20), 1.0});
   }
-  EXPECT_LT(loss, 0.5) << "ln 16 = 2.77 is what guessing gives";
+  EXPECT_LT(loss, 0.5) << "guessing gives ln 16 = 2.77";
 
   const std::vector<HeadScores> scores = head_scores(model);
   const HeadScores& induction = best(scores, &HeadScores::induction);
   EXPECT_GT(induction.induction, 0.6);
-  EXPECT_EQ(induction.layer, 1) << "it reads what a head of the layer before has copied";
+  EXPECT_EQ(induction.layer, 1) << "it uses what a head of the previous layer copied";
   EXPECT_EQ(best(scores, &HeadScores::previous_token).layer, 0);
   EXPECT_GT(best(scores, &HeadScores::previous_token).previous_token, 0.3);
   for (const HeadScores& s : scores) {
@@ -87,7 +87,7 @@ TEST(Induction, AHeadFormsInTrainingAndIsFound) {
     }
   }
 
-  // 3 1 4 5 9 2 6 8 3 1 4 5: with the head, 9 follows; without it the model does not know.
+  // 3 1 4 5 9 2 6 8 3 1 4 5: with the head, the next token is 9; without it the model cannot predict it.
   const std::vector<std::int32_t> text{3, 1, 4, 5, 9, 2, 6, 8, 3, 1, 4, 5};
   const std::vector<HeadId> head{{induction.layer, induction.head}};
   const HeadEffect effect = head_effect(model, text, head);

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of `qkv inspect --html` in Chromium, and in Firefox where it is installed, opened over file:// without a
-network: every view, the numbers it shows against the .npy files of the same pass, hostile text, keys, exports.
+network: every view, its numbers compared with the .npy files of the same pass, hostile text, keys, exports.
 
     inspect_browser_test.py QKV INSPECT_SAMPLE [FOLDER [TEST...]]
 
-Needs Debian's chromium, chromium-driver and python3-selenium (scripts/install_deps.sh --all); without them it says so and
-exits 77, which CTest reports as skipped. Frame times are printed (of QKV_FRAMES frames each, 60 unless set) and nothing is
-asked of them. With a FOLDER it leaves screenshots there to be looked at.
+Needs Debian's chromium, chromium-driver and python3-selenium (scripts/install_deps.sh --all); without them it prints a
+message and exits with 77, which CTest reports as skipped. Frame times are printed but not checked (QKV_FRAMES frames each,
+60 by default). With a FOLDER it saves screenshots there.
 """
 import csv
 import io
@@ -86,7 +86,7 @@ def half_digit(text):
 
 
 class InspectPage(unittest.TestCase):
-    """In Chromium; below the same in Firefox."""
+    """In Chromium; repeated below in Firefox."""
     make = browsers.Chromium if browsers.webdriver else None
 
     @classmethod
@@ -105,11 +105,11 @@ class InspectPage(unittest.TestCase):
     def setUp(self):
         self.browser.open(pathlib.Path(self.page).as_uri())
         self.wait("return document.documentElement.dataset.ready === 'yes'")
-        self.settle()  # ready is before the first frame is drawn
+        self.settle()  # `ready` is set before the first frame is drawn
         self.array = Arrays(self.arrays)
 
     def tearDown(self):
-        self.assertEqual(self.browser.complaints(), [])  # no error, and nothing that the policy had to stop
+        self.assertEqual(self.browser.complaints(), [])  # no error, and nothing blocked by the policy
 
     def script(self, text, *arguments):
         return self.browser.script(text, *arguments)
@@ -122,7 +122,7 @@ class InspectPage(unittest.TestCase):
         self.fail("never came true: " + question)
 
     def settle(self):
-        """Two frames later everything that was asked for is drawn."""
+        """Waits two frames, after which all requested drawing is done."""
         self.browser.later("const done = arguments[arguments.length - 1];"
                            "requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0)));")
 
@@ -139,13 +139,13 @@ class InspectPage(unittest.TestCase):
         return self.script("return document.querySelector(arguments[0])?.textContent ?? null", selector)
 
     def named(self, view):
-        """The numbers that a view shows, by name."""
+        """The numbers shown in a view, by name."""
         return self.script("return Object.fromEntries([...document.querySelectorAll(`#view-${arguments[0]} [data-name]`)]"
                            ".map((e) => [e.dataset.name, e.textContent]))", view)
 
     def steps(self):
-        """The numbers of the step view by name, "q-0", "score-3". A line of them is one text, and the table of keys holds the
-        rows in sight: it is scrolled through."""
+        """The numbers of the step view by name, "q-0", "score-3". Each line is one text element, and the table of keys has
+        only the visible rows, so it is scrolled through."""
         rows, height = {}, self.script("return document.getElementById('steps-rows').scrollHeight")
         for top in range(0, height, 200):
             self.script("document.getElementById('steps-rows').scrollTop = arguments[0]", top)
@@ -159,7 +159,7 @@ class InspectPage(unittest.TestCase):
         return shown
 
     def near(self, shown, wanted, error=0.0, what=""):
-        room = 3 * half_digit(shown) * 1.001 + error + 2e-6 * abs(wanted)  # the error is at most one digit's unit
+        room = 3 * half_digit(shown) * 1.001 + error + 2e-6 * abs(wanted)  # the error is at most one unit of the digit
         self.assertLessEqual(abs(number(shown) - wanted), room, f"{what}: {shown} is not {wanted}")
 
     def picture(self, name):
@@ -169,7 +169,7 @@ class InspectPage(unittest.TestCase):
 
     # --- numbers ---
 
-    def test_weights_are_those_of_the_arrays(self):
+    def test_weights_match_the_arrays(self):
         for layer in range(LAYERS):
             for head in range(HEADS):
                 wanted = self.array.head(layer, head)["pattern"]
@@ -218,7 +218,7 @@ class InspectPage(unittest.TestCase):
             self.assertIn(shape, self.text("#view-steps"))
         self.picture("steps")
 
-    def test_next_token_is_that_of_the_logits(self):
+    def test_next_token_matches_the_logits(self):
         logits = self.array("logits")
         probabilities = np.exp(logits - logits.max(axis=1, keepdims=True))
         probabilities /= probabilities.sum(axis=1, keepdims=True)
@@ -263,7 +263,7 @@ class InspectPage(unittest.TestCase):
         self.assertEqual(self.text("#chosen-name"), "Layer 1 head 2")
         self.assertIn("not evidence of what a head means", self.text("#caveat"))
 
-    def test_the_page_opens_with_the_previous_token_head_and_says_so(self):
+    def test_the_page_opens_with_the_previous_token_head_and_explains_it(self):
         best = int(np.argmax(self.script("return qkv.behaviours.random[0]")))
         self.assertEqual(self.script("return [qkv.state.layer, qkv.state.head]"), [best // HEADS, best % HEADS])
         self.assertEqual(self.text("#chosen-name"), f"Layer {best // HEADS} head {best % HEADS}")
@@ -305,7 +305,7 @@ class InspectPage(unittest.TestCase):
         time.sleep(0.3)
         self.assertEqual(self.script("return window.hacked || 0"), 0)
         if self.browser.name == "chromium":
-            self.assertTrue(self.browser.complaints(), "the browser tells what it stopped")
+            self.assertTrue(self.browser.complaints(), "the browser reports what it blocked")
 
     def test_text_is_found(self):
         self.script("const s = document.getElementById('search'); s.value = arguments[0];"
@@ -365,7 +365,7 @@ class InspectPage(unittest.TestCase):
 
 
 class InspectPageChromium(PageLayout, InspectPage):
-    """What needs real keys, real downloads, or a browser that tells how long it took."""
+    """Tests that need real keys, real downloads, or a browser that reports timings."""
 
     def press(self, selector, *keys):
         self.script("document.querySelector(arguments[0]).focus()", selector)
@@ -376,7 +376,7 @@ class InspectPageChromium(PageLayout, InspectPage):
     def state(self, *names):
         return self.script("return arguments[0].map((name) => qkv.state[name])", names)
 
-    def test_is_used_by_keys(self):
+    def test_works_with_the_keyboard(self):
         self.choose(0, 0, 10)
         self.press("#model-plot", Keys.ARROW_DOWN, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
         self.assertEqual(self.state("layer", "head"), [1, 2])
@@ -397,7 +397,7 @@ class InspectPageChromium(PageLayout, InspectPage):
         self.press("#tab-lines", Keys.ARROW_RIGHT)
         self.assertEqual(self.state("view"), ["matrix"])
 
-    def test_everything_is_reached_by_tab(self):
+    def test_everything_is_reachable_by_tab(self):
         reached = set()
         for view in VIEWS:
             self.open(view)
@@ -459,8 +459,8 @@ class InspectPageChromium(PageLayout, InspectPage):
         self.picture("phone")
         self.browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
-    def test_colours_are_even_and_told_apart(self):
-        """The scale's lightness falls (or rises) in even steps, and text stands out 4.5 to 1 (WCAG 2)."""
+    def test_colours_are_even_and_distinguishable(self):
+        """The scale's lightness falls (or rises) in even steps, and text has a contrast of 4.5 to 1 (WCAG 2)."""
         for scheme in ["light", "dark"]:
             self.browser.colours(scheme)
             self.settle()
@@ -469,7 +469,7 @@ class InspectPageChromium(PageLayout, InspectPage):
                 return [colours.weights, ['ink', 'soft', 'accent', 'mark', 'negative', 'positive', 'card', 'page'].map((name) => part(colours[name]))];""")
             light = [self.lightness(colour) for colour in scale]
             steps = np.diff(light) * (-1 if scheme == "light" else 1)
-            self.assertGreater(steps.min(), -0.004, scheme)  # of 256 steps; a byte of rounding
+            self.assertGreater(steps.min(), -0.004, scheme)  # of 256 steps; one byte of rounding
             self.assertGreater(abs(light[-1] - light[0]), 0.6)
             parts = np.diff(light[::32])
             self.assertLess(np.max(np.abs(parts - parts.mean())), 0.15 * abs(parts.mean()))
@@ -486,13 +486,13 @@ class InspectPageChromium(PageLayout, InspectPage):
 
     @classmethod
     def lightness(cls, colour):
-        """CIE L*, from 0 to 1: another measure than the one the scale is made by."""
+        """CIE L*, from 0 to 1: a different measure from the one that defines the scale."""
         y = cls.luminance(colour)
         return 1.16 * y ** (1 / 3) - 0.16 if y > 0.008856 else 9.033 * y
 
 
 class FrameTimes(unittest.TestCase):
-    """12 layers of 12 heads and 256 tokens: the file's size is held to, frame times are told."""
+    """12 layers of 12 heads and 256 tokens: the file size is checked, frame times are printed."""
 
     def test_large_page(self):
         folder = tempfile.mkdtemp(prefix="qkv-inspect-")
@@ -545,7 +545,7 @@ class InspectPageFirefox(InspectPage):
     make = browsers.Firefox
 
 
-del InspectPage  # its tests run in the classes made from it
+del InspectPage  # its tests run in the subclasses
 
 
 def main():

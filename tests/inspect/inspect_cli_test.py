@@ -42,7 +42,7 @@ class Inspect(unittest.TestCase):
     def inspect(self, *arguments, **more):
         return qkv("inspect", "-m", self.model, *arguments, **more)
 
-    def test_every_head_in_a_line_and_the_lens(self):
+    def test_every_head_on_a_line_and_the_lens(self):
         text = self.inspect("-p", "the cat")
         self.assertIn("not evidence of meaning", text)
         self.assertEqual(re.findall(r"^(\d\.\d) ", text, re.M), ["0.0", "0.1", "1.0", "1.1"])
@@ -53,7 +53,7 @@ class Inspect(unittest.TestCase):
         (self.root / "long.txt").write_text("the cat" + TEXT)
         self.assertEqual(self.inspect("-f", str(self.root / "long.txt"), "--tokens", "7"), text)
 
-    def test_the_numbers_of_a_head_are_those_of_the_arrays(self):
+    def test_the_numbers_of_a_head_match_the_arrays(self):
         folder = self.root / "arrays"
         self.inspect("-p", "the cat", "--save", str(folder))
         pattern = np.load(folder / "blocks.1.attn.hook_pattern.npy")
@@ -87,7 +87,7 @@ class Inspect(unittest.TestCase):
         np.testing.assert_allclose(z, np.einsum("hqk,khd->qhd", weights, v), atol=1e-5)
         np.testing.assert_allclose(of("hook_resid_post"), of("hook_resid_mid") + of("hook_mlp_out"), atol=1e-6)
         np.testing.assert_array_equal(of("mlp.hook_post"), np.maximum(of("mlp.hook_pre"), 0))
-        before = np.load(folder / "hook_embed.npy") + np.load(folder / "hook_pos_embed.npy")  # an rmsnorm after the sum
+        before = np.load(folder / "hook_embed.npy") + np.load(folder / "hook_pos_embed.npy")  # then an rmsnorm
         np.testing.assert_allclose(np.load(folder / "embed.ln.hook_normalized.npy"),
                                    before / np.load(folder / "embed.ln.hook_scale.npy"), atol=1e-5)
         np.testing.assert_allclose(of("ln2.hook_normalized"), of("hook_resid_mid") / of("ln2.hook_scale"), atol=1e-5)
@@ -102,7 +102,7 @@ class Inspect(unittest.TestCase):
         self.assertNotIn("<script>alert(1)", text)
         self.assertIn("cannot be written", self.inspect("-p", "x", "--html", "/dev/null/x", status=1))
 
-    def test_what_is_not_all_is_not_shown_as_1(self):
+    def test_weights_below_1_are_not_shown_as_1(self):
         """W_Q a thousand times larger makes weights of nearly 0 and nearly 1."""
         sharp = self.root / "sharp"
         shutil.copytree(self.model, sharp)
@@ -154,7 +154,7 @@ class Inspect(unittest.TestCase):
         self.assertIn("last 7 of 7 tokens", text)
         self.assertGreater(kl(text), 0)
 
-    def test_nothing_in_a_text_steers_the_terminal(self):
+    def test_text_cannot_control_the_terminal(self):
         for bad in [b"a\x1b[31mb", "a\u202eb".encode(), b"a\xff\x9b31mb", b"a\rb\x07"]:
             text = self.inspect("-f", "-", "--all", data=bad)
             self.assertIsNone(re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text), bad)
@@ -202,7 +202,7 @@ class Inspect(unittest.TestCase):
         self.assertEqual(len(rows), 24)
         self.assertEqual(len(rows[-1]), 14 + 2 * 24)
 
-    def test_characters_of_two_columns_keep_the_table_straight(self):
+    def test_wide_characters_keep_the_table_aligned(self):
         (self.root / "ja.txt").write_text("日本語のテキスト。猫が好き。🙂 " * 200, encoding="utf-8")
         model = str(self.root / "ja")
         qkv("train", "--data", str(self.root / "ja.txt"), "--out", model, "--tokenizer", "bpe:280", "--n-layer", "1",
@@ -215,7 +215,7 @@ class Inspect(unittest.TestCase):
         self.assertEqual(len({wide(row) for row in rows}), 1)
         self.assertEqual({wide(row) for row in re.findall(r"^( *\S+ )@@$", text, re.M)}, {14})
 
-    def test_refuses_what_makes_no_sense(self):
+    def test_refuses_invalid_arguments(self):
         for options in [[], ["-p", ""], ["-p", "x", "-f", "y"], ["-p", "x", "--layer", "2"], ["-p", "x", "--head", "2"],
                         ["-p", "x", "--layer", "-1"], ["-p", "x" * 49], ["-p", "x", "--ablate", "1"],
                         ["-p", "x", "--ablate", "1."], ["-p", "x", "--ablate", "1.2"], ["-p", "x", "--ablate", "1.0x"],
@@ -229,7 +229,7 @@ class Inspect(unittest.TestCase):
         self.assertEqual(len(self.inspect("-p", "x", "--save", "/dev/null/x", status=1).splitlines()), 1)
         self.assertEqual(len(qkv("inspect", "-m", "/nope", "-p", "x", status=1).splitlines()), 1)
 
-    def test_help_teaches(self):
+    def test_help_explains(self):
         text = " ".join(qkv("inspect", "--help").split())
         for piece in ["not evidence of what a head means", "qkv inspect -m", "TransformerLens", "induction"]:
             self.assertIn(piece, text)

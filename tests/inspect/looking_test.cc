@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is told from a trace: logit lens, rollout, head scores, effects of heads, arrays.
+// Analyses of a trace: logit lens, rollout, head scores, effects of heads, arrays.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -57,17 +57,17 @@ TEST(LensStage, HandWorked) {
 TEST(PatternFacts, HandWorked) {
   const std::vector<float> row{0.5F, 0, 0.25F, 0.25F};
   const PatternFacts f = pattern_facts(row);
-  EXPECT_NEAR(f.entropy, 1.5 * std::log(2.0), 1e-12) << "a weight of 0 adds nothing";
+  EXPECT_NEAR(f.entropy, 1.5 * std::log(2.0), 1e-12) << "a weight of 0 contributes nothing";
   EXPECT_EQ(f.first, 0.5);
   EXPECT_EQ(f.previous, 0.25);
   EXPECT_EQ(f.own, 0.25);
   EXPECT_EQ(pattern_facts(std::vector<float>{1}).previous, 0) << "query 0 has no previous token";
-  // Of 3 queries only the last counts; of 2 both.
+  // Of 3 queries only the last counts; of 2 both count.
   EXPECT_EQ(mean_pattern_facts(std::vector<float>{1, 0, 0, 1, 0, 0, 0.25F, 0.5F, 0.25F}, 3).previous, 0.5);
   EXPECT_EQ(mean_pattern_facts(std::vector<float>{1, 0, 0.5F, 0.5F}, 2).own, 0.75);
 }
 
-TEST(TopKeys, FallAndTiesAndNanHaveAPlace) {
+TEST(TopKeys, AreSortedWithTiesAndNan) {
   const std::vector<float> row{0.25F, std::nanf(""), 0.5F, 0.25F, 0};
   EXPECT_THAT(top_keys(row, 9), ElementsAre(2, 0, 3, 4, 1));
   EXPECT_THAT(top_keys(row, 2), ElementsAre(2, 0));
@@ -87,14 +87,14 @@ TEST(AllHeads, ByLayerThenHead) {
   EXPECT_THAT(heads, ElementsAre(std::pair(0, 0), std::pair(1, 0), std::pair(1, 1)));
 }
 
-TEST(LogitLens, EachStageIsTheHeadOfItsStreamAndTheLastIsTheOutput) {
+TEST(LogitLens, EachStageUnembedsItsStreamAndTheLastIsTheOutput) {
   for (const auto& [name, c] : test::tiny_models()) {
     SCOPED_TRACE(name);
     Model model(c, 3);
     test::disturb<float>(model, 0.3, 4);
     const Trace trace = trace_text(model, test::random_tokens(c, 1, 9, 5).tokens, {.lens_top = 4});
     ASSERT_EQ(trace.lens.size(), 3U);
-    // The embedding's stage by hand: the stream, normed if the model does so, times the head.
+    // The embedding's stage by hand: the residual stream (normed if the model does so) times the head.
     const Tensor first = model.unembed(trace.layers[0].resid_pre.view());  // [ctx, vocab_size]
     double sum = 0;
     for (std::int64_t i = 0; i < c.vocab_size; ++i) sum += std::exp(double{first.data<float>()[i]});
@@ -111,7 +111,7 @@ TEST(LogitLens, EachStageIsTheHeadOfItsStreamAndTheLastIsTheOutput) {
 
 TEST(Rollout, HandWorked) {
   // Layer 0, two heads: mean pattern [[1, 0], [1/2, 1/2]] -> A0 = [[1, 0], [1/4, 3/4]].
-  // Layer 1, both heads read token 0: mean [[1, 0], [1, 0]] -> A1 = [[1, 0], [1/2, 1/2]].
+  // Layer 1, both heads attend to token 0: mean [[1, 0], [1, 0]] -> A1 = [[1, 0], [1/2, 1/2]].
   // A1 A0 = [[1, 0], [1/2 + 1/8, 3/8]].
   const Tensor first = f32({2, 2, 2}, {1, 0, 1, 0, 1, 0, 0, 1});
   const Tensor second = f32({2, 2, 2}, {1, 0, 1, 0, 1, 0, 1, 0});
@@ -124,7 +124,7 @@ TEST(Rollout, HandWorked) {
   EXPECT_THROW(attention_rollout(std::vector<const Tensor*>{&first, &larger}), std::invalid_argument);
 }
 
-TEST(Rollout, RowsSumToOneAndReadNoFuture) {
+TEST(Rollout, RowsSumToOneAndIgnoreTheFuture) {
   const ModelConfig c = test::tiny_llama();
   Model model(c, 3);
   test::disturb<float>(model, 0.5, 4);
@@ -143,8 +143,8 @@ TEST(Rollout, RowsSumToOneAndReadNoFuture) {
     }
 }
 
-// A model without products: W_Q = W_K = 0, so that each query reads all its keys alike and scores are known.
-TEST(HeadScores, HandWorkedForHeadsThatReadAllAlike) {
+// A model with W_Q = W_K = 0, so that each query attends uniformly and the scores are known.
+TEST(HeadScores, HandWorkedForUniformHeads) {
   ModelConfig c = test::tiny_andrea();
   Model model(c, 3);
   for (std::size_t i = 0; i < model.infos().size(); ++i)
@@ -152,7 +152,7 @@ TEST(HeadScores, HandWorkedForHeadsThatReadAllAlike) {
       model.change_parameters()[i] = Tensor(model.infos()[i].shape);
   const std::vector<HeadScores> scores = head_scores(model, {.length = 3, .sequences = 2});
   ASSERT_EQ(scores.size(), 8U);
-  // ctx 6: query i weighs each key 1 / (i + 1).
+  // ctx 6: query i gives each key the weight 1 / (i + 1).
   const double every = (1.0 / 3 + 1.0 / 4 + 1.0 / 5 + 1.0 / 6) / 4, second = (1.0 / 4 + 1.0 / 5 + 1.0 / 6) / 3;
   for (const HeadScores& s : scores) {
     EXPECT_NEAR(s.previous_token, every, 1e-6);
@@ -166,7 +166,7 @@ TEST(HeadScores, HandWorkedForHeadsThatReadAllAlike) {
   EXPECT_THROW(head_scores(model, {.length = 7}), std::invalid_argument) << "ctx_len is 12";
   EXPECT_THROW(head_scores(model, {.length = 6, .begin_token = 0}), std::invalid_argument);
   EXPECT_THROW(head_scores(model, {.sequences = 0}), std::invalid_argument);
-  EXPECT_EQ(head_scores(model, {.length = 5, .vocab_limit = 3}).size(), 8U) << "fewer tokens than are drawn";
+  EXPECT_EQ(head_scores(model, {.length = 5, .vocab_limit = 3}).size(), 8U) << "fewer tokens than are sampled";
   EXPECT_NEAR(head_scores(model, {.alphabet = {7, 3, 7, 18}})[0].first_token, every, 1e-6) << "three different ones";
   EXPECT_THROW(head_scores(model, {.alphabet = {7, 7}}), std::invalid_argument);
   EXPECT_THROW(head_scores(model, {.begin_token = 3, .alphabet = {7, 3}}), std::invalid_argument);
@@ -177,8 +177,8 @@ TEST(HeadScores, HandWorkedForHeadsThatReadAllAlike) {
   EXPECT_THROW(head_scores(narrow), std::invalid_argument);
 }
 
-TEST(HeadScores, FindTheHeadThatReadsThePreviousToken) {
-  // Queries see positions one later: position_embedding[t] = e_t, W_Q sends e_t to e_(t-1), W_K sends e_t to itself.
+TEST(HeadScores, FindThePreviousTokenHead) {
+  // Queries are shifted by one position: position_embedding[t] = e_t, W_Q maps e_t to e_(t-1), W_K maps e_t to itself.
   ModelConfig c;
   c.n_layer = 1;
   c.n_head = 2;
@@ -201,7 +201,7 @@ TEST(HeadScores, FindTheHeadThatReadsThePreviousToken) {
     for (std::int64_t t = 0; t < 16; ++t) {
       if (name == "position_embedding") set(t, t, 1);
       if (name == "layers.0.wk") set(t, 16 + t, 30);               // head 1
-      if (name == "layers.0.wq" && t > 0) set(t, 16 + t - 1, 30);  // head 0 reads all alike
+      if (name == "layers.0.wq" && t > 0) set(t, 16 + t - 1, 30);  // head 0 attends uniformly
     }
   }
   const std::vector<HeadScores> scores = head_scores(model);
@@ -220,18 +220,18 @@ class Effects : public testing::Test {
   Model model;
 };
 
-TEST_F(Effects, NothingChangedIsNoEffect) {
+TEST_F(Effects, NoChangeHasNoEffect) {
   const std::vector<std::int32_t> text = drawn(8, 5);
   const HeadEffect none = head_effect(model, text, {});
   EXPECT_EQ(none.kl, 0);
   EXPECT_EQ(none.before, none.after);
   const std::vector<HeadId> heads{{0, 1}, {1, 2}, {1, 3}};
   const HeadEffect itself = head_effect(model, text, {}, heads, text);
-  EXPECT_EQ(itself.kl, 0) << "its own output put back";
+  EXPECT_EQ(itself.kl, 0) << "patched with its own output";
   EXPECT_EQ(itself.before, itself.after);
 }
 
-TEST_F(Effects, AZeroedHeadIsOneWhoseRowsOfWoAreZero) {
+TEST_F(Effects, AZeroedHeadEqualsZeroRowsOfWo) {
   const std::vector<std::int32_t> text = drawn(8, 5);
   const std::vector<HeadId> heads{{1, 2}};
   const HeadEffect effect = head_effect(model, text, heads);
@@ -251,8 +251,8 @@ TEST_F(Effects, AZeroedHeadIsOneWhoseRowsOfWoAreZero) {
   EXPECT_NEAR(sum, 1, 1e-6);
 }
 
-TEST_F(Effects, PatchingEveryHeadOfTheLastLayerTakesOverItsAttention) {
-  // The texts differ only before the last token, so the last token's stream differs by what attention brought it.
+TEST_F(Effects, PatchingEveryHeadOfTheLastLayerReproducesItsAttention) {
+  // The texts differ only before the last token, so at the last token the streams differ only by the attention output.
   ModelConfig one = c;
   one.n_layer = 1;
   Model small(one, 3);
@@ -266,14 +266,14 @@ TEST_F(Effects, PatchingEveryHeadOfTheLastLayerTakesOverItsAttention) {
   EXPECT_NE(head_effect(small, text, {}, some, other).after, patched.after);
 }
 
-TEST_F(Effects, RefusesHeadsThatAreNotThere) {
+TEST_F(Effects, RefusesHeadsThatDoNotExist) {
   const std::vector<std::int32_t> text = drawn(8, 5);
   using Heads = std::vector<HeadId>;
   for (const Heads& bad : {Heads{{2, 0}}, Heads{{0, 4}}, Heads{{-1, 0}}, Heads{{0, -1}}}) {
     EXPECT_THROW(head_effect(model, text, bad), std::invalid_argument);
     EXPECT_THROW(head_effect(model, text, {}, bad, text), std::invalid_argument);
   }
-  EXPECT_THROW(head_effect(model, text, {}, Heads{{0, 0}}), std::invalid_argument) << "no other text";
+  EXPECT_THROW(head_effect(model, text, {}, Heads{{0, 0}}), std::invalid_argument) << "no text to patch from";
   EXPECT_THROW(head_effect(model, text, Heads{{0, 0}}, Heads{{0, 0}}, text), std::invalid_argument);
   EXPECT_THROW(head_effect(model, {}, {}), std::invalid_argument);
 }
@@ -287,7 +287,7 @@ std::string message_of(const std::function<void()>& f) {
   return "nothing was thrown";
 }
 
-TEST(LayersThatDiffer, AreLookedIntoWithTheirOwnHeads) {
+TEST(LayersThatDiffer, AreInspectedWithTheirOwnHeads) {
   ModelConfig c = test::tiny_llama();
   c.layers.assign(2, c);
   c.layers[0].n_head = c.layers[0].n_kv_head = 2;
@@ -351,7 +351,7 @@ TEST(SaveTrace, NamesAndShapesOfTransformerLens) {
   const Trace trace = trace_text(model, test::random_tokens(c, 1, 7, 5).tokens);
   const std::string folder = testing::TempDir() + "qkv_trace_" + std::to_string(::getpid());
   EXPECT_EQ(save_trace(folder, trace), 2 * 20 + 1 + 2 + 2)
-      << "all but products and scaled; the embedding, the last norm, tokens and logits";
+      << "all sites but products and scaled; the embedding, the last norm, tokens and logits";
   const auto shape = [&](const std::string& name) { return load_npy(folder + "/" + name + ".npy").shape(); };
   EXPECT_EQ(shape("blocks.0.attn.hook_q"), (Dims{1, 7, 4, 4}));
   EXPECT_EQ(shape("blocks.1.attn.hook_k"), (Dims{1, 7, 2, 4}));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms and embeddings as the trace shows them, against their formulas; and the trace as files, written while it is
-// made.
+// Traced norms and embeddings compared with their formulas; and traces saved to files during the pass.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -25,8 +24,8 @@ const float* parameter(const Model& model, const std::string& name) {
   return nullptr;
 }
 
-// scale = sqrt(mean(x^2) + eps), of a layernorm with x - mean(x) for x; normalized = x / scale, of a layernorm times
-// its gain plus its bias. c: the layer's, or the model's for the norms around the layers.
+// scale = sqrt(mean(x^2) + eps), where a layernorm uses x - mean(x) for x; normalized = x / scale, for a layernorm
+// times its gain plus its bias. c: the layer's configuration, or the model's for the norms outside the layers.
 void expect_norm(const Model& model, const LayerConfig& c, const std::string& norm, const Tensor& x,
                  const Tensor& scale, const Tensor& normalized) {
   const std::int64_t n = x.shape()[0], d = model.config().d_model;
@@ -50,7 +49,7 @@ void expect_norm(const Model& model, const LayerConfig& c, const std::string& no
   }
 }
 
-TEST(NormTrace, NormsAndEmbeddingsAreThoseOfTheStream) {
+TEST(NormTrace, NormsAndEmbeddingsMatchTheStream) {
   for (const auto& [name, c] : test::models_of_many_shapes()) {
     SCOPED_TRACE(name);
     Model model(c, 3);
@@ -111,7 +110,7 @@ TEST(TraceSaver, WritesDuringThePassWhatSaveTraceWritesAfterIt) {
   TraceSaver saver(folder + "/during");
   const Trace light =
       trace_text(model, tokens, {.sites = {TraceSite::resid_post}, .lens_top = 0, .rollout = false, .also = &saver});
-  EXPECT_EQ(light.layers[0].pattern.size(), 0) << "is not kept";
+  EXPECT_EQ(light.layers[0].pattern.size(), 0) << "is not stored";
   EXPECT_GT(light.layers[0].resid_post.size(), 0);
   saver.save_ends(light.tokens, light.logits);
   EXPECT_EQ(saver.files, files);
@@ -131,11 +130,11 @@ TEST(TraceBytes, CountsTheMatrices) {
   const ModelConfig c = test::tiny_andrea().resolved();  // two layers
   const std::int64_t square = 4 * 10 * 10, logits = 2 * 4 * 10 * c.vocab_size;
   using enum TraceSite;
-  // Two layers of each matrix that is kept, those of the layer at hand, and a rollout of every layer.
+  // Two layers of each stored matrix, those of the current layer, and a rollout of every layer.
   EXPECT_EQ(trace_bytes(c, 10, {.rollout = false}), c.n_head * (2 * 4 + 4) * square + logits);
   EXPECT_EQ(trace_bytes(c, 10, {.sites = {pattern}}), (c.n_head * (2 + 4) + 2) * square + logits);
-  EXPECT_EQ(trace_bytes(c, 10, {.sites = {z}, .rollout = false}), logits) << "no matrix is made";
-  // A million tokens are 200 TB: refused before anything is made.
+  EXPECT_EQ(trace_bytes(c, 10, {.sites = {z}, .rollout = false}), logits) << "no matrix is allocated";
+  // A million tokens take 200 TB: refused before allocating anything.
   ModelConfig longer = test::tiny_llama();
   longer.ctx_len = 1'000'000;
   Model model(longer, 3);

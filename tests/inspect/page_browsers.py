@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chromium and Firefox, driven in one way: Chromium by its WebDriver, Firefox by Marionette, the protocol that is built
-into it (Debian has no geckodriver). Both without a network and without a window."""
+"""One interface to Chromium and Firefox: Chromium through its WebDriver, Firefox through Marionette, its built-in protocol
+(Debian has no geckodriver). Both run headless and without a network."""
 import base64
 import json
 import os
@@ -32,7 +32,7 @@ class Chromium:
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,1000",
                      "--disable-dev-shm-usage", "--disable-background-networking",
                      "--host-resolver-rules=MAP * ~NOTFOUND"]
-        if unlimited:  # frames as fast as they can be made, not as fast as a screen shows them
+        if unlimited:  # unlimited frame rate, not the screen's
             arguments += ["--disable-frame-rate-limit", "--disable-gpu-vsync"]
         for argument in arguments:
             options.add_argument(argument)
@@ -98,7 +98,7 @@ class Firefox:
             except OSError:
                 time.sleep(0.1)
         self.number = 0
-        self.receive()  # what it says of itself
+        self.receive()  # its greeting
         self.command("WebDriver:NewSession", timeouts={"script": 120000})
         self.size(1280, 1000)
 
@@ -141,7 +141,7 @@ class Firefox:
         return base64.b64decode(self.command("WebDriver:TakeScreenshot", full=False)["value"])
 
     def complaints(self):
-        return []  # Marionette does not tell
+        return []  # not available through Marionette
 
     def quit(self):
         self.process.terminate()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to the page in each frame while frame times are measured."""
+"""Actions performed on the page in each frame while frame times are measured."""
 FRAMES = """
 const [id, how, total, done] = arguments, plot = document.getElementById(id), box = plot.getBoundingClientRect();
 const frames = [], work = [], tokens = document.querySelectorAll('#strip span');
@@ -37,7 +37,7 @@ for (let i = 0; i < 4; ++i) document.getElementById('zoom-in').click();
 plot.setPointerCapture = () => {};
 requestAnimationFrame(() => plot.dispatchEvent(new PointerEvent('pointerdown', {clientX: box.left + 400, clientY: box.top + 400})));"""
 TABLE = "document.getElementById('next-details').open = true"
-MOTIONS = [  # view, what is done in each frame, and what is done before
+MOTIONS = [  # view, action in each frame, setup
     ("model", "hover", ""), ("model", "text", ""), ("lines", "hover", ""), ("lines", "scroll", ""), ("lines", "head", ""),
     ("lines", "hover", ALL_LINES), ("lines", "scroll", ALL_LINES), ("matrix", "hover", ""), ("matrix", "zoom", ""),
     ("matrix", "drag", ZOOMED), ("matrix", "head", ""), ("steps", "scroll", ""), ("steps", "key", ""), ("steps", "token", ""),

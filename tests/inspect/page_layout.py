@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where things stand on the page, in a window of 1280 x 657: nothing moves by itself, what matters is in sight and whole."""
+"""Layout of the page in a window of 1280 x 657: nothing moves by itself, and the main parts are fully visible."""
 import contextlib
 import pathlib
 
@@ -7,13 +7,13 @@ ROW = {"steps": 20, "lines": 21}  # px
 BOXES = """return arguments[0].map((e) => { const r = document.querySelector(e).getBoundingClientRect();
     return [r.left, r.top, r.right, r.bottom].map((x) => Math.round(x * 10) / 10); })"""
 
-# The texts that a figure shortens.
+# The texts that a figure truncates.
 CUT = """(figure) => { const surface = new qkv.SvgSurface(figure.width, figure.height); figure.draw(surface);
     return [...surface.root.querySelectorAll('text')].map((e) => e.textContent).filter((t) => t.endsWith('…')); }"""
 
 
 class PageLayout:
-    """To be mixed into a test of the page in Chromium."""
+    """A mixin for tests of the page in Chromium."""
 
     @contextlib.contextmanager
     def window(self, width=1280, height=657):
@@ -139,7 +139,7 @@ class PageLayout:
                 zoom, x0, y0 = map(float, self.script("return qkv.state.zoomed").split())
                 for at, corner in [(column, x0), (query, y0)]:
                     self.assertTrue(corner <= at and at + 1 <= corner + n / zoom, (query, key, zoom, corner))
-                    if 0 < corner < n - n / zoom:  # not at an edge: it stays where it was
+                    if 0 < corner < n - n / zoom:  # not clamped at an edge: the cell stays in place
                         self.assertAlmostEqual((at + 0.5 - corner) * zoom, at + 0.5, places=3)
                 self.script("document.getElementById('zoom-all').click()")
                 self.settle()
@@ -149,7 +149,7 @@ class PageLayout:
                   return range.getBoundingClientRect().width - number.getBoundingClientRect().width; })""")
             self.assertLessEqual(max(wide), 0.5)
 
-    def test_what_is_read_ends_where_the_rest_is_little(self):
+    def test_the_key_list_ends_where_the_rest_is_small(self):
         reads = "return (({keys, rest}) => [keys, rest])(qkv.reads(new Float32Array(arguments[0]), arguments[1], arguments[2]))"
         row = [1, 0.5, 0.5, 0.2, 0.3, 0.5]
         self.assertEqual(self.script(reads, [*row, 0.4995, 0.5, 0.0001, 0.0004], 3, 4), [[1, 0], "<0.001"])
@@ -161,7 +161,7 @@ class PageLayout:
         self.assertEqual(self.script("return document.querySelectorAll('.bars div:not([hidden], #matrix-rest)').length"), len(keys))
         self.assertEqual(self.text("#matrix-rest"), "the rest" + rest)
 
-    def test_text_stands_out_on_every_weight(self):
+    def test_text_is_readable_on_every_weight(self):
         for scheme in ["light", "dark"]:
             self.browser.colours(scheme)
             self.settle()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A page that cannot keep to its bytes is refused from the text's beginning, with what would fit.
+// A page that would exceed its size limit is refused early, with a length that would fit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ std::string refused(Model& model, const std::vector<std::int32_t>& tokens, std::
   return "";
 }
 
-TEST(PageSize, TellsBeforeThePassWhatDoesNotFitAndWhatDoes) {
+TEST(PageSize, RefusesBeforeThePassAndSuggestsALength) {
   constexpr std::size_t kMax = 500'000;
   Model model(config(), 3);
   test::disturb<float>(model, 0.3, 4);
@@ -57,12 +57,12 @@ TEST(PageSize, TellsBeforeThePassWhatDoesNotFitAndWhatDoes) {
   EXPECT_THROW(page(fits * 3 / 2), std::invalid_argument) << told;
 }
 
-TEST(PageSize, LetsPassWhatFits) {
+TEST(PageSize, AcceptsTextsThatFit) {
   Model model(config(), 3);
   const std::vector<std::int32_t> tokens = test::random_tokens(config(), 1, 1000, 5).tokens;
   EXPECT_EQ(refused(model, tokens, 5'000'000), "");
   EXPECT_EQ(refused(model, {tokens.begin(), tokens.begin() + 50}, 200'000), "");
-  EXPECT_EQ(refused(model, {}, 200'000), "") << "an empty text is trace_text's to refuse";
+  EXPECT_EQ(refused(model, {}, 200'000), "") << "trace_text refuses an empty text";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trace sink is shown, and that looking changes nothing.
+// What a trace sink receives, and that tracing changes nothing.
 #include "qkv/trace.h"
 
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ float at(const Tensor& t, std::int64_t a, std::int64_t b, std::int64_t c) {
   return t.data<float>()[(a * t.shape()[1] + b) * t.shape()[2] + c];
 }
 
-// Wants a list of sites and looks at nothing.
+// Requests a list of sites and records only their names.
 struct Onlooker : TraceSink {
   std::vector<TraceSite> sites;
   std::vector<std::string> seen;
@@ -49,7 +49,7 @@ struct Onlooker : TraceSink {
   void visit(const Traced& t) override { seen.push_back(hook_name(t.site, t.layer)); }
 };
 
-TEST(Trace, LogitsAreThoseOfTheFusedPathToRounding) {
+TEST(Trace, LogitsMatchTheFusedPathUpToRounding) {
   for (const auto& [name, c] : test::models_of_many_shapes()) {
     SCOPED_TRACE(name);
     Model model = disturbed(c);
@@ -60,7 +60,7 @@ TEST(Trace, LogitsAreThoseOfTheFusedPathToRounding) {
     double largest = 0;  // logit
     for (std::int64_t i = 0; i < fused.size(); ++i) largest = std::max(largest, std::abs(double{fused.data()[i]}));
     EXPECT_LT(largest_difference(fused, traced), std::max(1e-5, 2e-6 * largest));
-    // Without one of the matrices attention takes its usual path: the same bits, and the same z to rounding.
+    // Without the score matrices, attention takes its usual path: the same bits, and the same z up to rounding.
     TraceRecorder light(c.n_layer, {TraceSite::z, TraceSite::q, TraceSite::resid_post});
     EXPECT_EQ(largest_difference(fused, model.logits(t, &light)), 0);
     for (std::size_t l = 0; l < light.layers.size(); ++l)
@@ -190,7 +190,7 @@ TEST(Trace, EachActivationFollowsFromTheOnesBefore) {
   }
 }
 
-TEST(Trace, RotaryTurnsQAndKByThePosition) {
+TEST(Trace, RopeRotatesQAndKByPosition) {
   const ModelConfig c = test::tiny_llama();
   Model model = disturbed(c);
   const Trace trace = trace_text(model, test::random_tokens(c, 1, c.ctx_len, 6).tokens);
@@ -220,7 +220,7 @@ TEST(Trace, TheSameBitsAtAnyNumberOfThreads) {
   EXPECT_EQ(largest_difference(one.layers[1].pattern, three.layers[1].pattern), 0);
 }
 
-TEST(Trace, OperandsOfBf16AndModelsOfF64) {
+TEST(Trace, Bf16ComputeAndF64Models) {
   const ModelConfig c = test::tiny_gpt2();
   const std::vector<std::int32_t> tokens = test::random_tokens(c, 1, 7, 6).tokens;
   Model wide = disturbed(c, DType::f64), narrow = disturbed(c), model = disturbed(c);
@@ -234,7 +234,7 @@ TEST(Trace, OperandsOfBf16AndModelsOfF64) {
   EXPECT_EQ(bf16.layers[0].q.dtype(), DType::f32);
 }
 
-TEST(Trace, ShowsWhatIsWantedInTheOrderInWhichItIsMade) {
+TEST(Trace, ShowsRequestedSitesInComputationOrder) {
   const ModelConfig c = test::tiny_andrea();
   Model model(c, 3);
   const test::Tokens t = test::random_tokens(c, 3, 5, 5);
@@ -258,7 +258,7 @@ TEST(Trace, ShowsWhatIsWantedInTheOrderInWhichItIsMade) {
   EXPECT_THAT(one.seen, testing::ElementsAre("blocks.0.attn.hook_z", "blocks.1.attn.hook_z"));
 }
 
-TEST(Trace, ABatchIsSeenAtOnceAndPaddingAsWell) {
+TEST(Trace, ShowsTheWholeBatchWithPadding) {
   const ModelConfig c = test::tiny_llama();
   Model model = disturbed(c);
   test::Tokens t = test::random_tokens(c, 3, 6, 5);
@@ -271,10 +271,10 @@ TEST(Trace, ABatchIsSeenAtOnceAndPaddingAsWell) {
   model.logits(t, &sink);
   EXPECT_EQ(sink.shapes, (std::vector<Dims>{{3, 4, 6, 6}, {3, 4, 6, 6}}));
   TraceRecorder recorder(c.n_layer);
-  EXPECT_THROW(model.logits(t, &recorder), std::invalid_argument) << "it records one sequence";
+  EXPECT_THROW(model.logits(t, &recorder), std::invalid_argument) << "it records a single sequence";
 }
 
-TEST(Trace, WhatASinkWritesIsWhatThePassGoesOnWith) {
+TEST(Trace, SinkEditsAffectTheRestOfThePass) {
   const ModelConfig c = test::tiny_gpt2();
   Model model = disturbed(c);
   const test::Tokens t = test::random_tokens(c, 1, 6, 5);
@@ -288,7 +288,7 @@ TEST(Trace, WhatASinkWritesIsWhatThePassGoesOnWith) {
               0;
     }
   } zero;
-  // With nothing added by attention and MLP of layer 0, its output is its input.
+  // If attention and MLP of layer 0 add nothing, its output is its input.
   struct Both : TraceSink {
     Zero attention, mlp;
     TraceRecorder recorder{2};
@@ -313,7 +313,7 @@ TEST(Trace, WhatASinkWritesIsWhatThePassGoesOnWith) {
   model.logits(t, &empty);
 }
 
-TEST(Trace, WhatASinkThrowsComesOut) {
+TEST(Trace, SinkExceptionsPropagate) {
   const ModelConfig c = test::tiny_andrea();
   Model model(c, 3);
   const test::Tokens t = test::random_tokens(c, 1, 5, 5);
@@ -326,7 +326,7 @@ TEST(Trace, WhatASinkThrowsComesOut) {
   EXPECT_EQ(largest_difference(before, model.logits(t)), 0);
 }
 
-TEST(TraceText, KnowsItsTokensAndRefusesWhatCannotBe) {
+TEST(TraceText, KnowsItsTokensAndRefusesInvalidInput) {
   ModelConfig c = test::tiny_andrea();
   c.vocab_size = 300;
   Model model(c, 3);
@@ -336,17 +336,17 @@ TEST(TraceText, KnowsItsTokensAndRefusesWhatCannotBe) {
   EXPECT_THAT(trace.pieces, testing::ElementsAre("h", "i", "")) << "299 is past the tokenizer's ids";
   EXPECT_EQ(trace.ctx(), 3);
   EXPECT_EQ(trace.layers[0].q.size(), 3 * 16);
-  EXPECT_EQ(trace.layers[0].pattern.size(), 0) << "was not asked for";
+  EXPECT_EQ(trace.layers[0].pattern.size(), 0) << "was not requested";
   EXPECT_TRUE(trace.lens.empty());
   EXPECT_THROW(trace_text(model, std::vector<std::int32_t>{}), std::invalid_argument);
   EXPECT_THROW(trace_text(model, std::vector<std::int32_t>{300}), std::invalid_argument);
   EXPECT_THROW(trace_text(model, std::vector<std::int32_t>(13, 1)), std::invalid_argument) << "ctx_len is 12";
   const Trace one = trace_text(model, std::vector<std::int32_t>{7});
   EXPECT_EQ(one.layers[0].pattern.data<float>()[0], 1);
-  EXPECT_EQ(one.lens[0].next_prob.data<float>()[0], 0) << "nothing follows";
+  EXPECT_EQ(one.lens[0].next_prob.data<float>()[0], 0) << "there is no next token";
 }
 
-TEST(Unembed, RefusesAStreamThatIsNone) {
+TEST(Unembed, RefusesAnInvalidStream) {
   Model model(test::tiny_andrea(), 3);
   const Tensor good({2, 3, 16}), narrow({2, 15}), wide({2, 16}, DType::f64);
   EXPECT_EQ(model.unembed(good.view()).shape(), (Dims{2, 3, 19}));

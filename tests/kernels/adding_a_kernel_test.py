@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/adding_a_kernel.md is true.
+"""docs/adding_a_kernel.md is correct.
 
-    adding_a_kernel_test.py ROOT lists      the row kernels it lists, with their arguments, are those of the header
-    adding_a_kernel_test.py ROOT compile    its code compiles for arm64 (exit status 77: no compiler for it)
+    adding_a_kernel_test.py ROOT lists      its list of row kernels and their arguments matches the header
+    adding_a_kernel_test.py ROOT compile    its code compiles for arm64 (exit status 77: no arm64 compiler)
 """
 import os
 import pathlib
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-# Each ```cpp block, with the source file that the text just before it names; the one of declarations names headers only.
+# Each ```cpp block, with the source file named just before it; the block of declarations names headers only.
 BLOCK = re.compile(r"((?:[^\n]+\n)*[^\n]*\n)\n?^ *```cpp\n(.*?)^ *```$", re.M | re.S)
 FLAGS = ["-std=c++20", "-O1", "-fopenmp-simd", "-ffp-contract=off", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"]
 
@@ -72,10 +72,10 @@ def main():
         native = platform.machine() in ("aarch64", "arm64")
         compiler = os.environ.get("CXX", "c++") if native else shutil.which("aarch64-linux-gnu-g++")
         if not compiler:
-            print("skipped: there is no aarch64-linux-gnu-g++ (Debian package g++-aarch64-linux-gnu)")
+            print("skipped: no aarch64-linux-gnu-g++ (Debian package g++-aarch64-linux-gnu)")
             sys.exit(77)
         found = list(compile_faults(root, text, compiler))
-    print("\n".join(found) if found else "docs/adding_a_kernel.md is true")
+    print("\n".join(found) if found else "docs/adding_a_kernel.md is correct")
     sys.exit(1 if found else 0)
 
 

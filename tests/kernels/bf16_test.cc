@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bf16 kernels: products of bf16 are exact in f32, so what they may be wrong by is the rounding of f32 sums; their
-// exponential is within 1.05e-4 before it is rounded (a fortieth of that rounding).
+// The bf16 kernels: products of bf16 are exact in f32, so their only error is the rounding of f32 sums; their
+// exponential is within 1.05e-4 before rounding to bf16 (a fortieth of that rounding).
 #include "kernels/tables.h"
 
 namespace qkv::test {
 namespace {
 
 constexpr double kExp2ForBf16Error = 1.05e-4;
-constexpr int kWidest = 16;  // lanes of the widest vector of a set with bf16 products
+constexpr int kWidest = 16;  // lanes of the widest vector in a set with bf16 products
 
 template <class Check>
 void each_bf16_tile(const Check& check) {
@@ -88,7 +88,7 @@ TEST(Bf16Exponentials, WithinTheStatedErrorOverADenseSweep) {
       l.assign(s.size(), 0.0f);
       bf16.exponentials(1.0f, 1, 0, width / tile.lanes, m.data(), l.data(), s.data(), pairs.data());
       for (std::size_t i = 0; i < s.size(); ++i) {
-        worst = std::max(worst, std::abs(double{l[i]} / std::exp2(double{s[i]}) - 1));  // l is one unrounded p
+        worst = std::max(worst, std::abs(double{l[i]} / std::exp2(double{s[i]}) - 1));  // l is a single unrounded p
         if (l[i] >= 0x1p-126f) {
           ASSERT_EQ(pairs[2 * i], narrow<qkv::bf16>(l[i]).bits) << s[i];
         }
@@ -117,7 +117,7 @@ TEST(Bf16Exponentials, EdgesOfTheRange) {
   });
 }
 
-// The probabilities of one key alone come out of l; several keys must give the same ones, in pairs and summed in order.
+// With a single key, l is its probability; several keys must give the same ones, stored in pairs and summed in order.
 TEST(Bf16Exponentials, EveryNumberOfKeysAndRangeOfVectors) {
   each_bf16_tile([](const TileKernels& tile, const Bf16TileKernels& bf16) {
     Numbers numbers(31);
@@ -194,7 +194,7 @@ TEST(Bf16Accumulate, EverySizeBelowTwoVectors) {
   });
 }
 
-TEST(Bf16AccumulateRows, EverySizeOfRowsAsTheyAre) {
+TEST(Bf16AccumulateRows, EverySizeOfUnpairedRows) {
   each_bf16_tile([](const TileKernels& tile, const Bf16TileKernels& bf16) {
     EXPECT_EQ(bf16.accumulate_rows != nullptr, tile.width <= 8);
     if (!bf16.accumulate_rows) return;

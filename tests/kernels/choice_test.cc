@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// QKV_KERNELS forces a set, in a process of its own; a set that is unknown or not there is an error each time.
+// QKV_KERNELS forces a set, tested in separate processes; an unknown or unsupported set is an error on every call.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 
@@ -17,7 +17,7 @@ struct Answer {
   std::string text;
 };
 
-// What print_kernel_set says with QKV_KERNELS as given.
+// The output of print_kernel_set with the given QKV_KERNELS.
 Answer ask(const std::string& setting) {
   const std::string command = "env " + setting + " " QKV_PRINT_KERNEL_SET;
   std::FILE* pipe = popen(command.c_str(), "r");

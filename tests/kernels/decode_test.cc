@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decode kernels: every set that this processor has gives the same bits over blocks, and sums in the order promised.
+// Decode kernels: every set of this processor gives the same bits for blocks, and sums in the documented order.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@
 namespace qkv {
 namespace {
 
-// Of the sets that are there, by the name of the best one in use.
+// The available sets, by the name of the best one in use.
 std::vector<const DecodeKernels*> sets_here() {
   std::vector<const DecodeKernels*> sets{&kPortableDecodeKernels};
 #if defined(__x86_64__)
@@ -55,7 +55,7 @@ TEST(RoundRow, KeepsNumbersToTwoToTheMinus16OfTheLargest) {
   }
 }
 
-TEST(RoundRow, ZerosTinyNumbersAndWhatIsNotFinite) {
+TEST(RoundRow, ZerosTinyAndNonFiniteNumbers) {
   for (const DecodeKernels* set : sets_here()) {
     std::vector<float> x(64, 0.0f);
     std::vector<RowBlock> blocks(2);
@@ -71,7 +71,7 @@ TEST(RoundRow, ZerosTinyNumbersAndWhatIsNotFinite) {
       EXPECT_EQ(blocks[1].sum, 0);
     }
     x = std::vector<float>(64, -3.0f);
-    x[0] = 3.0f;  // the ends of the range
+    x[0] = 3.0f;  // the limits of the range
     set->round_row(64, x.data(), blocks.data());
     EXPECT_EQ(blocks[0].high[0], 127);
     EXPECT_EQ(blocks[0].low[0], 0);
@@ -80,7 +80,7 @@ TEST(RoundRow, ZerosTinyNumbersAndWhatIsNotFinite) {
   }
 }
 
-// A panel of drawn bytes with scales near 1, as decode_kernels.h lays it out.
+// A panel of random bytes with scales near 1, laid out as in decode_kernels.h.
 std::vector<std::byte> random_panel(DType type, std::int64_t blocks, std::uint64_t seed) {
   const Random random(seed, 4);
   std::vector<std::byte> panel(static_cast<std::size_t>(blocks * panel_block_bytes(type)));
@@ -94,7 +94,7 @@ std::vector<std::byte> random_panel(DType type, std::int64_t blocks, std::uint64
   return panel;
 }
 
-// What the panel says, in double.
+// The dequantised values of the panel, in double.
 double exact(DType type, std::int64_t blocks, const std::vector<std::byte>& panel, const RowBlock* x, int column) {
   double sum = 0;
   for (std::int64_t b = 0; b < blocks; ++b) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transposes, conversions, and the search for what is not finite.
+// Transposes, conversions, and the search for non-finite elements.
 #include "kernels/tables.h"
 
 namespace qkv::test {
@@ -83,7 +83,7 @@ TEST(Widen, EveryF16) {
 TEST(Narrow, AgreesWithTheStorageType) {
   each_table([](const KernelTable& table) {
     std::vector<float> hard;
-    for (std::uint32_t high = 0; high < 65536; ++high)  // every bf16, and what stands around halfway to the next
+    for (std::uint32_t high = 0; high < 65536; ++high)  // every bf16, and the values around halfway to the next one
       for (const std::uint32_t low : {0x0000u, 0x0001u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu})
         hard.push_back(std::bit_cast<float>(high << 16 | low));
     std::int64_t n = 0;
@@ -100,7 +100,7 @@ TEST(Narrow, AgreesWithTheStorageType) {
   });
 }
 
-TEST(AllFinite, FindsTheOneThatIsNot) {
+TEST(AllFinite, FindsANonFiniteElement) {
   each_table([](const KernelTable& table) {
     Numbers numbers(22);
     for (std::int64_t cols = 0; cols <= 35; ++cols)

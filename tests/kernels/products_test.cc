@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The f32 products of a tile. Each is one chain of multiply-adds in a fixed order, so it is computed here one element
-// at a time and must agree in every bit; and it must be near the product in f64.
+// at a time and must agree in every bit; and it must be close to the product in f64.
 #include "kernels/tables.h"
 
 namespace qkv::test {
 namespace {
 
-// One element of a product: the chain in the table's arithmetic, and in f64 with the sum of absolute values.
+// One element of a product: the chain in the table's arithmetic, and in f64, with the sum of absolute values.
 struct Chain {
   const KernelTable& table;
   float value = 0;
@@ -24,7 +24,7 @@ struct Chain {
   }
 };
 
-// d head dimensions and n keys, in every range of vectors.
+// d head dimensions and n keys, for every range of vectors.
 void check_scores(const KernelTable& table, const TileKernels& tile, std::int64_t d, int n, Numbers& numbers) {
   const int shift = static_cast<int>(d) * 7 + n, width = tile.width;
   const std::int64_t ldk = d + n % 3;
@@ -74,7 +74,7 @@ TEST(Scores, EverySizeBelowTwoVectorsAndEveryMisalignment) {
   });
 }
 
-TEST(Scores, NaNIsPassedOverByTheMaximumOnly) {
+TEST(Scores, OnlyTheMaximumIgnoresNaN) {
   each_tile([](const KernelTable&, const TileKernels& tile) {
     constexpr int kKeys = 35;
     Guarded<float> k(kKeys, 1, 1.0f), qt(tile.width, 1, 2.0f), s(kKeys * tile.width, 1), max(tile.width, 1, -kInf);
@@ -172,7 +172,7 @@ TEST(Outer, EverySizeBelowTwoVectorsAndEveryMisalignment) {
   });
 }
 
-TEST(ColumnDots, AreTheChainOfScores) {
+TEST(ColumnDots, MatchTheChainOfScores) {
   each_tile([](const KernelTable& table, const TileKernels& tile) {
     Numbers numbers(4);
     for (std::int64_t d = 1; d <= 2 * tile.lanes + 1; ++d) {

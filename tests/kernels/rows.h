@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of row kernels share: awkward sizes, hostile values, and every set held against the portable one.
+// Shared by the tests of row kernels: awkward sizes, hostile values, and comparison of every set with the portable one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ std::vector<float> widened(Guarded<S>& memory) {
   return all;
 }
 
-// Random numbers of the storage type; with `hostile`, every third one is taken from a list of unpleasant ones.
+// Random numbers of the storage type; with `hostile`, every third one is from a list of hostile values.
 template <class S>
 void fill_stored(Numbers& numbers, Guarded<S>& memory, bool hostile = false, float deviation = 1) {
   static constexpr float kHostile[] = {kInf,   -kInf,   kNaN,        kDenormal,  -kDenormal, 0.0f,
@@ -44,7 +44,7 @@ void fill_stored(Numbers& numbers, Guarded<S>& memory, bool hostile = false, flo
   }
 }
 
-// run(table) -> what it wrote, as f32. The same bits (or NaN) from every set.
+// run(table) -> its output as f32. Every set must give the same bits (or NaN).
 template <class Run>
 void expect_same_in_all_sets(const Run& run) {
   std::vector<float> expected;
@@ -58,7 +58,7 @@ void expect_same_in_all_sets(const Run& run) {
   }
 }
 
-// Both storage types, by a generic function of the type.
+// Runs a generic function with both storage types.
 template <class Check>
 void each_storage(const Check& check) {
   {
@@ -69,8 +69,8 @@ void each_storage(const Check& check) {
   check(bf16{});
 }
 
-// How far a result of storage type S may be from the exact one: `f32` relative (and absolute) for f32, half a unit in
-// the last place of bf16 beside it.
+// The allowed error of a result of storage type S: `f32` relative (and absolute) for f32, plus half a unit in the last
+// place for bf16.
 template <class S>
 double tolerance(double exact, double f32) {
   const double size = std::abs(exact);

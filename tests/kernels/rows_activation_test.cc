@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations, forward and backward, against the formulas in double, in every set.
+// Activations, forward and backward, compared with the formulas in double, in every set.
 #include <cmath>
 
 #include "kernels/rows.h"
@@ -84,7 +84,7 @@ TEST(RowActivations, GiveTheSameBitsInAllSets) {
   });
 }
 
-TEST(RowActivations, AreWhatTheFormulasSay) {
+TEST(RowActivations, MatchTheFormulas) {
   each_storage([](auto type) {
     using S = decltype(type);
     each_kind([&](Kind kind) {
@@ -121,7 +121,7 @@ TEST(RowActivations, KeepNaNAndEndsOfTheRange) {
   }
 }
 
-TEST(RowActivations, MayReplaceWhatTheyComeFrom) {
+TEST(RowActivations, WorkInPlace) {
   for (const RowKernels* table : available_row_tables()) {
     ActivationArrays<bf16> x(100, false);
     run_activation(*table, {RowActivation::silu, true}, x);
@@ -134,7 +134,7 @@ TEST(RowActivations, MayReplaceWhatTheyComeFrom) {
   }
 }
 
-TEST(RowActivations, ReluTakesItsResultForItsArgument) {
+TEST(RowActivations, ReluBackwardAcceptsTheForwardResult) {
   for (const RowKernels* table : available_row_tables()) {
     ActivationArrays<bf16> x(100, false);
     run_activation(*table, {RowActivation::relu, false}, x);

@@ -7,8 +7,8 @@
 namespace qkv::test {
 namespace {
 
-TEST(RowConversions, AreThoseOfTheStorageTypes) {
-  // All 65536 numbers of bf16 come through; numbers between them go to the nearest, denormals too.
+TEST(RowConversions, MatchTheStorageTypes) {
+  // All 65536 bf16 numbers round-trip; numbers between them round to nearest, including denormals.
   for (const RowKernels* table : available_row_tables()) {
     SCOPED_TRACE(std::string(table->name));
     Guarded<bf16> all(65536, 1), back(65536, 3);
@@ -91,7 +91,7 @@ std::vector<float> turned(const RowKernels& table, std::int64_t head_dim, bool h
 
 constexpr std::int64_t kHeadDims[] = {2, 4, 14, 32, 34, 64, 128};
 
-TEST(RowRotary, TurnsPairsOfEveryHead) {
+TEST(RowRotary, RotatesPairsOfEveryHead) {
   each_storage([](auto type) {
     using S = decltype(type);
     for (const std::int64_t head_dim : kHeadDims)
@@ -101,7 +101,7 @@ TEST(RowRotary, TurnsPairsOfEveryHead) {
   });
 }
 
-// As train.h has it, one number.
+// The formula of train.h for one number.
 struct Adam {
   float p, m, v;
 };
@@ -117,7 +117,7 @@ Adam plain_adamw(const AdamWFactors& f, Adam x, float gradient) {
   return x;
 }
 
-TEST(RowAdamW, IsThePlainFormula) {
+TEST(RowAdamW, MatchesTheFormula) {
   const AdamWFactors factors = {0.7f, 0.9f, 0.1f, 0.99f, 0.01f, 0.9998f, 0.003f, 1.7f, 1e-8f};
   for (const RowKernels* table : available_row_tables())
     for (const bool hostile : {false, true})
@@ -144,7 +144,7 @@ TEST(RowSquares, AreSummedInTheirDocumentedOrder) {
     for (const RowKernels* table : available_row_tables()) {
       Numbers numbers(static_cast<std::uint64_t>(size));
       Guarded<float> x(size, 1);
-      fill_stored(numbers, x, false, 1e20f);  // squares past f32's range
+      fill_stored(numbers, x, false, 1e20f);  // squares exceed f32's range
       double lanes[16] = {}, sum = 0;
       const std::int64_t whole = size / 16 * 16;
       for (std::int64_t i = 0; i < whole; ++i) lanes[i % 16] += static_cast<double>(x[i]) * static_cast<double>(x[i]);

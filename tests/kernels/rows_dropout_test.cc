@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout in every set, against the definition of core/dropout.h an element at a time.
+// Dropout in every set, compared with the definition in core/dropout.h element by element.
 #include <cmath>
 
 #include "core/dropout.h"
@@ -10,7 +10,7 @@ namespace {
 
 DropoutKey key_of(const Dropout& d) { return {d.seed, d.threshold, static_cast<float>(d.scale)}; }
 
-TEST(RowDropout, KeepsWhatTheDefinitionKeeps) {
+TEST(RowDropout, MatchesTheDefinition) {
   const Dropout d(0.4, 0x123456789abcdef);
   for (const RowKernels* table : available_row_tables())
     each_storage([&](auto type) {
@@ -32,7 +32,7 @@ TEST(RowDropout, KeepsWhatTheDefinitionKeeps) {
     });
 }
 
-TEST(RowDropout, MayBeCutAnywhereAndReplaceItsArgument) {
+TEST(RowDropout, MayBeSplitAnywhereAndWorksInPlace) {
   const Dropout d(0.25, 5);
   for (const RowKernels* table : available_row_tables()) {
     std::vector<float> whole(1000, 1), parts(1000, 1);
@@ -44,7 +44,7 @@ TEST(RowDropout, MayBeCutAnywhereAndReplaceItsArgument) {
   }
 }
 
-TEST(RowDropout, DropsTheShareThatWasAskedForAndKeepsTheMean) {
+TEST(RowDropout, DropsTheRequestedShareAndPreservesTheMean) {
   constexpr int kCount = 1 << 18;
   for (const double p : {0.0, 0.1, 0.5, 0.9}) {
     const Dropout d(p, 99);

@@ -14,7 +14,7 @@ struct Row {
   std::vector<float> dlogits;
 };
 
-// Lanes past vocab hold NaN before.
+// Lanes past vocab contain NaN on entry.
 template <class S>
 Row run_row(const RowKernels& table, std::int64_t vocab, std::int64_t target, bool hostile, bool in_place) {
   Numbers numbers(static_cast<std::uint64_t>(vocab) + 5);
@@ -25,7 +25,7 @@ Row run_row(const RowKernels& table, std::int64_t vocab, std::int64_t target, bo
   for (std::int64_t i = 0; i < vocab; ++i) logits[i] = real[i];
   const double alone =
       table.of<S>().cross_entropy(vocab, vocab + kPadding, logits.data(), target, 0.25f, static_cast<S*>(nullptr));
-  for (std::int64_t i = 0; i < vocab; ++i) EXPECT_TRUE(same(logits[i], real[i]));  // no gradient: not changed
+  for (std::int64_t i = 0; i < vocab; ++i) EXPECT_TRUE(same(logits[i], real[i]));  // without a gradient: unchanged
   Row row;
   if constexpr (std::is_same_v<S, float>) {
     S* to = in_place ? logits.data() : dlogits.data();
@@ -57,7 +57,7 @@ TEST(RowLoss, GivesTheSameBitsInAllSets) {
   });
 }
 
-TEST(RowLoss, IsWhatTheDefinitionSays) {
+TEST(RowLoss, MatchesTheDefinition) {
   each_storage([](auto type) {
     using S = decltype(type);
     for (const std::int64_t vocab : kRowSizes) {
@@ -91,7 +91,7 @@ TEST(RowLoss, IgnoresARowWithoutTarget) {
 }
 
 TEST(RowLoss, WorkedByHand) {
-  // Logits ln 1, ln 3 and target 1: -ln(3/4); the gradient is 1/4, -1/4. 1000 and 0: 1000 nats for the second.
+  // Logits ln 1, ln 3 and target 1: -ln(3/4); the gradient is 1/4, -1/4. Logits 1000 and 0: 1000 nats for the second.
   for (const RowKernels* table : available_row_tables()) {
     float logits[] = {0, std::log(3.0f)}, far[] = {1000, 0}, out[2];
     EXPECT_NEAR(table->f32.cross_entropy(2, 2, logits, 1, 1, logits), std::log(4.0 / 3), 1e-7);

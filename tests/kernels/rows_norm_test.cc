@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms of rows, forward and backward, against plain loops in double, in every set.
+// Norms of rows, forward and backward, compared with plain loops in double, in every set.
 #include <cmath>
 
 #include "kernels/rows.h"
@@ -28,7 +28,7 @@ void each_norm(const Check& check) {
       }
 }
 
-// x, delta, dy [rows, d], gain, bias [d] and what comes out, for one case and storage type.
+// The inputs x, delta, dy [rows, d], gain, bias [d] and the outputs, for one case and storage type.
 template <class S>
 struct NormArrays {
   NormArrays(const NormCase& c, bool hostile)
@@ -100,7 +100,7 @@ TEST(RowNorms, GiveTheSameBitsInAllSets) {
   });
 }
 
-// One row in double, from the definitions.
+// One row in double, computed from the definitions.
 struct ExactRow {
   std::vector<double> middle, y, dx, dgain;
 };
@@ -132,7 +132,7 @@ ExactRow exact_row(const NormCase& c, NormArrays<S>& a, std::int64_t row, const 
   return exact;
 }
 
-TEST(RowNorms, AreWhatTheDefinitionSays) {
+TEST(RowNorms, MatchTheDefinition) {
   each_storage([](auto type) {
     using S = decltype(type);
     each_norm([&](const NormCase& c) {
@@ -177,7 +177,7 @@ TEST(RowNorms, WorkedByHand) {
   }
 }
 
-TEST(RowNorms, GradientsMayReplaceWhatTheyComeFrom) {
+TEST(RowNorms, GradientsWorkInPlace) {
   for (const RowKernels* table : available_row_tables()) {
     NormCase c{RowNorm::layernorm, true, false, 33};
     NormArrays<float> a(c, false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What changes scores between the product and the softmax.
+// The operations on scores between the product and the softmax.
 #include <functional>
 
 #include "kernels/tables.h"
@@ -7,8 +7,8 @@
 namespace qkv::test {
 namespace {
 
-// Runs `change` on random scores with the given special ones among them, for many sizes and every range of vectors, and
-// compares each score inside with expected(score, key, query); outside nothing may change.
+// Runs `change` on random scores mixed with the special ones above, for many sizes and every range of vectors, and
+// compares each score in the range with expected(score, key, query); the others must not change.
 using Change = std::function<void(const TileKernels&, int n, Vectors, float* s)>;
 using Expected = std::function<bool(float found, float score, int key, int query)>;
 void check_change(const TileKernels& tile, const Change& change, const Expected& expected) {
@@ -40,7 +40,7 @@ TEST(Scale, IsOneProduct) {
   });
 }
 
-// Relative error of softcap, and error of its slope, which is at most 1.
+// Relative error of softcap, and the error of its slope, which is at most 1.
 constexpr double kTanhError = 4e-7;
 
 bool is_softcap(float found, float score, double cap) {
@@ -109,7 +109,7 @@ TEST(Alibi, SubtractsSlopeTimesDistance) {
   });
 }
 
-TEST(Add, MinusInfinityForbidsWhateverTheScore) {
+TEST(Add, MinusInfinityMasksAnyScore) {
   each_tile([](const KernelTable&, const TileKernels& tile) {
     Numbers numbers(12);
     Guarded<float> bias(11 * tile.width, 1);
@@ -126,7 +126,7 @@ TEST(Add, MinusInfinityForbidsWhateverTheScore) {
   });
 }
 
-TEST(Limit, KeepsWhatIsInsideEachQuerysRange) {
+TEST(Limit, KeepsOnlyTheRangeOfEachQuery) {
   each_tile([](const KernelTable&, const TileKernels& tile) {
     Numbers numbers(13);
     for (const int key : {0, 8, 40}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exponentials, their sums, and what keeps them in range.
+// Exponentials, their sums, and the rescaling that keeps them in range.
 #include "kernels/tables.h"
 
 namespace qkv::test {
@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kExp2Error = 2e-7;
 
-// found against 2^x, for any x.
+// Compares found with 2^x, for any x.
 ::testing::AssertionResult is_exp2(float found, float x, double error = kExp2Error) {
   const double exact = std::exp2(double{x});
   bool good = std::abs(double{found} - exact) <= error * exact + 0x1p-149;  // denormals are exact to their last bit
@@ -37,7 +37,7 @@ TEST(Exp2, RelativeErrorOverADenseSweep) {
     }
     ::testing::Test::RecordProperty("largest relative error", std::to_string(worst));
     EXPECT_LE(worst, kExp2Error);
-    EXPECT_GT(worst, 1e-9);  // the sweep did measure something
+    EXPECT_GT(worst, 1e-9);  // guards against an empty sweep
   });
 }
 
@@ -69,7 +69,7 @@ TEST(Exponentials, EveryNumberOfKeysAndRangeOfVectors) {
         numbers.fill(s, 3);
         numbers.fill(m);
         for (int i = 0; i < tile.width; ++i) l[i] = numbers.uniform(0, 1);
-        m[tile.width - 1] = -kInf;  // has read nothing yet
+        m[tile.width - 1] = -kInf;  // no key so far
         if (n > 2) s[2 * tile.width] = -kInf, s[2 * tile.width + tile.width - 1] = kNaN;
         const std::vector<float> x = s.copy(), sum = l.copy(), reference = m.copy();
         tile.exponentials(unit, n, v.first, v.last, m.data(), l.data(), s.data());
@@ -86,7 +86,7 @@ TEST(Exponentials, EveryNumberOfKeysAndRangeOfVectors) {
               continue;
             }
             ASSERT_TRUE(is_exp2(found, (score - top) * unit)) << "key " << j << " query " << i;
-            total += found;  // in the order of keys
+            total += found;  // in key order
           }
           ASSERT_TRUE(same(l[i], total)) << "query " << i;
           ASSERT_TRUE(same_bits(m[i], reference[at]));
@@ -95,7 +95,7 @@ TEST(Exponentials, EveryNumberOfKeysAndRangeOfVectors) {
   });
 }
 
-TEST(ColumnMax, PassesOverNaN) {
+TEST(ColumnMax, IgnoresNaN) {
   each_tile([](const KernelTable&, const TileKernels& tile) {
     Numbers numbers(6);
     for (int n = 0; n <= 9; ++n)
@@ -117,7 +117,7 @@ TEST(ColumnMax, PassesOverNaN) {
 }
 
 TEST(Rescale, EachQueryMovesByItsOwnRule) {
-  // maximum so far, maximum of the tile, whether it moves with unit 1: by more than 8 upwards
+  // running maximum, maximum of the tile, and whether the running maximum moves with unit 1: if more than 8 higher
   const struct {
     float old, top;
     bool moves;
@@ -224,12 +224,12 @@ TEST(BackwardSoftmax, ProbabilitiesAndTheirGradients) {
         Guarded<float> s(n * tile.width, n), dp(n * tile.width, n + 1), lse(tile.width, n + 2),
             delta(tile.width, n + 3);
         for (auto* memory : {&s, &dp, &lse, &delta}) numbers.fill(*memory, 2);
-        for (int j = 0; j < n; ++j) {  // not read, with anything beside it; read with NaN
+        for (int j = 0; j < n; ++j) {  // masked, whatever the gradient; visible with NaN
           const int i = (j * 5) % tile.width;
           s[j * tile.width + i] = j % 3 == 2 ? kNaN : -kInf;
           if (j % 3 == 1) dp[j * tile.width + i] = kNaN;
         }
-        lse[tile.width / 2] = -kInf;  // reads nothing
+        lse[tile.width / 2] = -kInf;  // sees no key
         for (int j = 0; j < n; ++j) s[j * tile.width + tile.width / 2] = -kInf;
         const std::vector<float> scores = s.copy(), gradients = dp.copy();
         tile.backward_softmax(unit, n, v.first, v.last, lse.data(), delta.data(), s.data(), dp.data());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kernel table that this processor can run, memory that notices a write past its end, and numbers to fill it.
+// Every kernel table that this processor supports, memory that detects out-of-bounds writes, and numbers to fill it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,9 +33,9 @@ inline constexpr float kInf = std::numeric_limits<float>::infinity();
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 inline constexpr float kMax = std::numeric_limits<float>::max();
 inline constexpr float kDenormal = std::numeric_limits<float>::denorm_min();
-inline constexpr float kUntouched = -12345.0f;  // what outputs hold where nothing is to be written
+inline constexpr float kUntouched = -12345.0f;  // the initial value of outputs, where nothing should be written
 
-// The tables of this processor, asked of the processor itself and not of the dispatch.
+// The tables of this processor, detected directly instead of through the dispatch.
 std::vector<const KernelTable*> available_tables();
 std::vector<const RowKernels*> available_row_tables();
 
@@ -46,7 +46,7 @@ inline int widest_lanes(const KernelTable& table) {
   return lanes;
 }
 
-// Calls check(table, tile) for every tile of every such table, named in the messages.
+// Calls check(table, tile) for every tile of every table, with their names in the messages.
 template <class Check>
 void each_tile(const Check& check) {
   for (const KernelTable* table : available_tables())
@@ -68,7 +68,8 @@ inline std::vector<Vectors> vector_ranges(const TileKernels& tile) {
   return all;
 }
 
-// The same with how many columns hold queries: any number in narrow tiles, which have products of their own for few.
+// The same with the number of columns that contain queries: any number in narrow tiles, which have separate products
+// for few columns.
 struct Part {
   int rows, first, last;
 };
@@ -80,13 +81,13 @@ inline std::vector<Part> parts(const TileKernels& tile) {
   return all;
 }
 
-// `count` elements that begin `shift` elements past a 64-byte boundary, between guards of all-one bits: as inputs they
-// are NaN, so that reading past an end shows in the result (and under AddressSanitizer ends the test).
+// `count` elements that start `shift` elements after a 64-byte boundary, between guards of all-one bits: as inputs
+// these are NaN, so that out-of-bounds reads show in the result (and AddressSanitizer aborts).
 template <class T>
 class Guarded {
  public:
   explicit Guarded(std::int64_t count, int shift = 0, T value = T{}) : count_(static_cast<std::size_t>(count)) {
-    if (count < 0 || count > (std::int64_t{1} << 32)) throw std::length_error("Guarded");  // said to GCC's warnings
+    if (count < 0 || count > (std::int64_t{1} << 32)) throw std::length_error("Guarded");  // silences a GCC warning
     memory_.assign(count_ * sizeof(T) + 2 * kGuard + 256, 0xff);
     const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
     begin_ = static_cast<std::size_t>((64 - address % 64) % 64) + kGuard + static_cast<std::size_t>(shift) * sizeof(T);
@@ -102,7 +103,7 @@ class Guarded {
   std::int64_t size() const { return static_cast<std::int64_t>(count_); }
   std::vector<T> copy() { return std::vector<T>(data(), data() + count_); }
 
-  // Nothing was written around the elements.
+  // Whether the guards are unchanged.
   bool intact() {
     poison(false);
     bool same = true;
@@ -130,7 +131,7 @@ class Guarded {
   std::vector<unsigned char> memory_;
 };
 
-// Random numbers in a row.
+// A sequence of random numbers.
 class Numbers {
  public:
   explicit Numbers(std::uint64_t seed) : random_(seed) {}
@@ -155,10 +156,10 @@ class Numbers {
 inline float from_bf16(std::uint16_t bits) { return widen(bf16{bits}); }
 
 inline bool same_bits(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; }
-// The same number, or both NaN.
+// Equal, or both NaN.
 inline bool same(float a, float b) { return same_bits(a, b) || (std::isnan(a) && std::isnan(b)); }
 
-// The multiply-add of a table: fused in all sets but the portable one.
+// The multiply-add of a table: fused in all sets except the portable one.
 inline float multiply_add(const KernelTable& table, float a, float b, float sum) {
   if (table.name != "portable") return std::fma(a, b, sum);
   const float product = a * b;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All widths of a set, all ranges of vectors and all ways to hand keys over give the same bits for the same query,
-// whatever stands in the columns beside it. Decoding keeps the bits of a full pass because of this.
+// All tile widths of a set, all ranges of vectors and all ways to pass keys give the same bits for the same query,
+// whatever the neighbouring columns contain. Decode relies on this to match a full pass bit for bit.
 #include <algorithm>
 
 #include "kernels/tables.h"
@@ -14,13 +14,13 @@ using Halves = std::vector<std::uint16_t>;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// How a set is asked to compute the queries.
+// How the queries are computed.
 struct Way {
   const TileKernels* tile;
   bool vector_by_vector, key_by_key;
 };
 
-// What queries and keys hold: row-major, one row a query or key.
+// Queries and keys: row-major, one row per query or key.
 struct Data {
   Data() {
     Numbers numbers(40);
@@ -44,26 +44,26 @@ struct Data {
   Floats lse, delta;         // [kQueries]
 };
 
-// One tile's worth of queries, from query r0 on; columns without one hold NaN.
+// One tile of queries, from query r0 on; columns without a query contain NaN.
 class Tile {
  public:
   Tile(const Data& data, const Way& way, int r0)
       : data_(data), way_(way), t_(*way.tile), w_(t_.width), r0_(r0), rows_(std::min(kQueries - r0, w_)) {}
 
-  // Calls kernel(first, last) for the whole tile or for its vectors one after the other.
+  // Calls kernel(first, last) for the whole tile or for each of its vectors.
   template <class Call>
   void ranges(const Call& call) const {
     const int vectors = w_ / t_.lanes;
     if (!way_.vector_by_vector) return call(0, vectors);
     for (int x = vectors - 1; x >= 0; --x) call(x, x + 1);
   }
-  // Calls kernel(j, n) for all keys at once or one by one.
+  // Calls kernel(j, n) for all keys at once or for each key.
   template <class Call>
   void keys(const Call& call) const {
     if (!way_.key_by_key) return call(0, kKeys);
     for (int j = 0; j < kKeys; ++j) call(j, 1);
   }
-  // [w] numbers of the queries.
+  // One number per query, [w].
   Floats column(const Floats& from) const {
     Floats x(at(w_), kNaN);
     for (int i = 0; i < rows_; ++i) x[at(i)] = from[at(r0_ + i)];
@@ -171,7 +171,7 @@ class Tile {
       b.round(s.data(), kKeys, first, last, rounded.data(), nullptr);
     });
     keep(s, kKeys), keep(max, 1), keep(l, 1), keep(ot, kDv);
-    if (b.accumulate_rows) {  // the same sums from values that were not put in pairs
+    if (b.accumulate_rows) {  // the same sums from unpaired values
       const Floats from_pairs = ot;
       b.accumulate_rows(p.data(), v.data(), kDv, kDv, kKeys, rows_, true, ot.data());
       for (std::int64_t e = 0; e < kDv * w_; ++e) {
@@ -206,7 +206,7 @@ class Tile {
   Floats kept_;
 };
 
-// Everything that was kept of all queries, [numbers][kQueries].
+// The recorded results of all queries, [numbers][kQueries].
 template <class Work>
 Floats of_all_queries(const Data& data, const Way& way, const Work& work) {
   Floats all;
@@ -238,7 +238,7 @@ void expect_same_bits(const KernelTable& table, bool key_by_key_too, const Work&
           ASSERT_TRUE(same(found[e], first[e]))
               << "number " << e / kQueries << " of query " << e % kQueries << ": " << first[e] << " and " << found[e];
       }
-  int numbers = 0;  // the comparison is about something
+  int numbers = 0;  // guards against an empty comparison
   for (const float x : first) numbers += std::isfinite(x) && x != 0;
   EXPECT_GT(numbers, static_cast<int>(first.size()) / 3);
 }
@@ -264,7 +264,7 @@ TEST(Widths, Bf16BitsAreTheSame) {
   }
 }
 
-// Sums over queries: a chain that goes on from tile to tile.
+// Sums over queries: one chain that continues from tile to tile.
 TEST(Widths, OuterBitsAreTheSame) {
   constexpr int kCols = 48;
   for (const KernelTable* table : available_tables()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrices in a file's blocks: products right to the rounding of x, the same bits for any number of rows and threads.
+// Matrices in the blocks of a file: products correct up to the rounding of x, with the same bits for any number of rows
+// and threads.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,12 +25,12 @@ std::vector<float> drawn(std::int64_t size, std::uint64_t seed) {
   return x;
 }
 
-// Columns of blocks as a file has them, [columns, row_bytes].
+// Columns of blocks as stored in a file, [columns, row_bytes].
 struct Part {
   DType type;
   std::int64_t in, columns;
   std::vector<std::byte> rows;
-  std::vector<float> numbers;  // [columns, in], what the blocks say
+  std::vector<float> numbers;  // [columns, in], the dequantised values
 
   Part(DType t, std::int64_t k, std::int64_t n, std::uint64_t seed) : type(t), in(k), columns(n) {
     const std::vector<float> values = drawn(k * n, seed);
@@ -82,7 +83,7 @@ void expect_products(const std::vector<Part>& parts, std::int64_t in, std::int64
   }
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t j = columns; j < out; ++j) EXPECT_EQ(y[static_cast<std::size_t>(r * out + j)], 0);
-  for (const int threads : {1, 2, 5})  // each row alone, and rows in other company
+  for (const int threads : {1, 2, 5})  // each row by itself, and with other rows around it
     for (const std::int64_t count : {1, 3}) {
       set_num_threads(threads);
       std::vector<float> again(static_cast<std::size_t>(count * out));
@@ -94,7 +95,7 @@ void expect_products(const std::vector<Part>& parts, std::int64_t in, std::int64
   set_num_threads(0);
 }
 
-TEST(BlockMatrix, MultipliesAsTheBlocksSay) {
+TEST(BlockMatrix, MatchesTheDequantisedProduct) {
   for (const DType type : {DType::q8_0, DType::q4_0, DType::q4_1})
     for (const std::int64_t n : {1, 15, 16, 33}) {
       SCOPED_TRACE(std::string(dtype_name(type)) + " " + std::to_string(n));
@@ -102,7 +103,7 @@ TEST(BlockMatrix, MultipliesAsTheBlocksSay) {
     }
 }
 
-TEST(BlockMatrix, PartsOfSeveralTypesSideBySideWithBiasAndPadding) {
+TEST(BlockMatrix, AdjacentPartsOfSeveralTypesWithBiasAndPadding) {
   expect_products({Part(DType::q4_1, 96, 48, 1), Part(DType::q8_0, 96, 20, 2), Part(DType::q4_0, 96, 7, 3)}, 96, 5,
                   true);
   expect_products({Part(DType::q8_0, 32, 100, 4)}, 32, 28, false);

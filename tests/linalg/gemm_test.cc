@@ -20,7 +20,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-// `count` of a million normal numbers, from a place that depends on the stream.
+// `count` of a million normal numbers, starting at a position that depends on the stream.
 template <class T = float>
 std::vector<T> normals(std::int64_t count, std::uint64_t stream) {
   static const std::vector<float> numbers = [] {
@@ -52,11 +52,11 @@ T at(const std::vector<T>& x, bool transpose, std::int64_t ld, std::int64_t i, s
   return x[static_cast<std::size_t>(transpose ? j * ld + i : i * ld + j)];
 }
 
-// C of a product with every row `pad` elements longer than needed; the padding must survive.
+// C of a product with every row `pad` elements longer than needed; the padding must not change.
 template <class T>
 std::vector<T> product(const Shape& s, bool ta, bool tb, T beta, std::int64_t pad = 0) {
   const std::int64_t lda = (ta ? s.m : s.k) + pad, ldb = (tb ? s.k : s.n) + pad, ldc = s.n + pad;
-  // The same numbers whatever the padding: element (i, j) of the dense operand.
+  // The same numbers for any padding: element (i, j) of the dense operand.
   const auto spread = [&](std::int64_t rows, std::int64_t cols, std::uint64_t stream) {
     const auto dense = normals<T>(rows * cols, stream);
     std::vector<T> wide(static_cast<std::size_t>(rows * (cols + pad)), T{77});
@@ -142,7 +142,7 @@ TEST(Gemm, SameBitsAtAnyThreadCount) {
   set_num_threads(0);
 }
 
-// What decoding token by token needs: a row's bits do not depend on the rows around it.
+// Token-by-token decode needs this: a row's bits do not depend on the rows around it.
 TEST(Gemm, RowsDoNotDependOnEachOther) {
   const Shape layers[] = {{0, 192, 192}, {0, 768, 192}, {0, 192, 768}, {0, 257, 64},
                           {0, 96, 24},   {0, 13, 1537}, {0, 4096, 384}};
@@ -165,7 +165,7 @@ TEST(Gemm, RowsDoNotDependOnEachOther) {
 
 TEST(Gemm, AddingToCIsOneMoreAddition) {
   for (const Shape& s : kShapes) {
-    if (s.k > 1024) continue;  // there the terms may be added in parts
+    if (s.k > 1024) continue;  // where terms may be summed in parts
     const auto before = normals(s.m * s.n, 3);
     const auto plain = product<float>(s, true, false, 0.0f), added = product<float>(s, true, false, 1.0f);
     for (std::size_t i = 0; i < plain.size(); ++i) ASSERT_EQ(added[i], plain[i] + before[i]);
@@ -203,7 +203,8 @@ TEST(Gemm, SeveralThreadsAtOnce) {
   for (int w : wrong) EXPECT_EQ(w, 0);
 }
 
-// The promises hold for oneDNN's "brg" products and for our own tiles; a shape that falls to another breaks them.
+// The guarantees hold for oneDNN's "brg" products and for our own tiles; a shape that runs on anything else breaks
+// them.
 TEST(Gemm, EveryShapeRunsOnTheSameImplementation) {
   const std::string kind = gemm_implementation(false, false, 64, 64, 64).substr(0, 4);
   std::cout << "products run on " << gemm_implementation(false, false, 64, 64, 64) << "\n";

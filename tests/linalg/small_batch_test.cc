@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of few rows on kernels of our own have the bits of the library's, which does many rows.
+// Small-batch products on our own kernels have the same bits as the library's products of many rows.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -27,7 +27,7 @@ Tensor drawn(const Dims& shape, DType dtype, std::uint64_t seed) {
   return x;
 }
 
-// Both ways at several numbers of rows and threads; whether our own was there at all.
+// Both algorithms for several numbers of rows and threads; returns whether our own was available.
 bool expect_equal_bits(DType operand, std::int64_t k, std::int64_t n) {
   const Tensor w = drawn({k, n}, DType::f32, 1), bias = drawn({n}, DType::f32, 2);
   const Tensor x = drawn({20, k}, operand, 3);
@@ -49,7 +49,7 @@ bool expect_equal_bits(DType operand, std::int64_t k, std::int64_t n) {
   return true;
 }
 
-TEST(SmallBatch, HaveTheBitsOfManyRows) {
+TEST(SmallBatch, MatchesManyRowsBitForBit) {
   for (const DType operand : {DType::f32, DType::bf16}) {
     if (!packed_products(operand)) continue;
     int there = 0, shapes = 0;
@@ -61,12 +61,12 @@ TEST(SmallBatch, HaveTheBitsOfManyRows) {
       }
     const bool able =
         operand == DType::bf16 ? decode_kernels().bf16_panel != nullptr : decode_kernels().f32_panel != nullptr;
-    EXPECT_GT(there, able ? shapes * 3 / 4 : -1);  // else decoding is slow where nobody sees it
+    EXPECT_GT(there, able ? shapes * 3 / 4 : -1);  // otherwise decode would be slow without anyone noticing
     RecordProperty(std::string(dtype_name(operand)), there);
   }
 }
 
-TEST(SmallBatch, AMatrixThatTellsNothingOfTheOrderIsLeftToTheLibrary) {
+TEST(SmallBatch, AMatrixThatDoesNotRevealTheOrderIsLeftToTheLibrary) {
   if (!packed_products(DType::f32)) GTEST_SKIP() << "no packed products here";
   const std::int64_t k = 1300, n = 70;
   const Tensor zeros({k, n}), x = drawn({1, k}, DType::f32, 3);
@@ -76,7 +76,7 @@ TEST(SmallBatch, AMatrixThatTellsNothingOfTheOrderIsLeftToTheLibrary) {
   Tensor y = drawn({1, n}, DType::f32, 4);
   matrix.product(1, x.raw(), nullptr, DType::f32, y.raw());
   for (std::int64_t i = 0; i < n; ++i) EXPECT_EQ(y.data()[i], 0);
-  const Tensor w = drawn({k, n}, DType::f32, 1);  // the same shape is known later
+  const Tensor w = drawn({k, n}, DType::f32, 1);  // the same shape is detected later
   matrix.pack(DType::f32, k, n, w.data(), false);
   EXPECT_EQ(matrix.has_small_batch(), decode_kernels().f32_panel != nullptr);
 }

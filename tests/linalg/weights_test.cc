@@ -16,7 +16,7 @@
 namespace qkv {
 namespace {
 
-// `count` of a million normal numbers, from a place that depends on the stream.
+// `count` of a million normal numbers, starting at a position that depends on the stream.
 template <class T>
 std::vector<T> normals(std::int64_t count, std::uint64_t stream) {
   static const std::vector<float> numbers = [] {
@@ -42,7 +42,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
-// The element of W as the operand holds it.
+// The element of W as stored in the compute dtype.
 template <class S, class T>
 double rounded(T w) {
   if constexpr (std::is_same_v<S, double>)
@@ -132,7 +132,7 @@ TYPED_TEST(WeightsOf, TransposedSourceGivesTheSameBits) {
   EXPECT_TRUE(same_bits(dx1, dx2));
 }
 
-// Shapes of ANDREA-120M's layers among them.
+// Including the shapes of ANDREA-120M's layers.
 TYPED_TEST(WeightsOf, RowsHaveTheSameBitsAloneAndAmongOthersAtAnyThreadCount) {
   using S = TypeParam;
   using T = std::conditional_t<std::is_same_v<S, double>, double, float>;
@@ -160,7 +160,7 @@ TYPED_TEST(WeightsOf, RowsHaveTheSameBitsAloneAndAmongOthersAtAnyThreadCount) {
   }
 }
 
-TEST(Weights, PackedProductsHaveTheBitsOfPlainOnes) {
+TEST(Weights, PackedProductsMatchPlainOnesBitForBit) {
   const std::int64_t rows = 50, in = 768, out = 300;
   const auto w = normals<float>(in * out, 1), x = normals<float>(rows * in, 2);
   Weights weights(DType::f32, in, out);
@@ -219,7 +219,7 @@ TYPED_TEST(WeightsOf, OuterProductsHaveTheSameBitsAtAnyThreadCount) {
   std::vector<Shape> shapes = {{16384, 64, 64}};
   if (!std::is_same_v<S, double>) shapes.push_back({1024, 768, 384});
   for (const Shape& shape : shapes) {
-    // Not a structured binding, which clang 14 lets no lambda capture.
+    // Not a structured binding: Clang 14 cannot capture one in a lambda.
     const std::int64_t k = shape.rows, m = shape.in, n = shape.out;
     const auto a = normals<S>(k * m, 1), b = normals<S>(k * n, 2);
     std::vector<T> expected(static_cast<std::size_t>(m * n));
@@ -239,7 +239,7 @@ TYPED_TEST(WeightsOf, OuterProductsHaveTheSameBitsAtAnyThreadCount) {
   }
 }
 
-TEST(Weights, OtherOperandsAreRefused) { EXPECT_THROW(Weights(DType::f16, 4, 4), std::invalid_argument); }
+TEST(Weights, OtherDTypesAreRefused) { EXPECT_THROW(Weights(DType::f16, 4, 4), std::invalid_argument); }
 
 }  // namespace
 }  // namespace qkv

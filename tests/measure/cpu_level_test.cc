@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// QKV_CPU limits every choice that depends on the processor; a level that is unknown or not there is an error.
+// QKV_CPU limits every choice that depends on the processor; an unknown or unsupported level is an error.
 #include "os/cpu_level.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ struct Answer {
   std::string text;
 };
 
-// What print_cpu_choices says in an environment.
+// The output of print_cpu_choices in an environment.
 Answer ask(const std::string& setting) {
   const std::string command = "env -u QKV_KERNELS " + setting + " " QKV_PRINT_CPU_CHOICES;
   std::FILE* pipe = popen(command.c_str(), "r");
@@ -75,7 +75,7 @@ TEST(CpuLevel, TheHighestByDefault) {
   const std::string best = "level=" + std::string(cpu_level_name(processor_levels().back())) + " ";
   EXPECT_THAT(ask("-u QKV_CPU").text, StartsWith(best));
   EXPECT_THAT(ask("QKV_CPU=").text, StartsWith(best));
-  EXPECT_EQ(ask("-u QKV_CPU ONEDNN_MAX_CPU_ISA=SSE41").text, ask("-u QKV_CPU").text) << "there is one variable";
+  EXPECT_EQ(ask("-u QKV_CPU ONEDNN_MAX_CPU_ISA=SSE41").text, ask("-u QKV_CPU").text) << "QKV_CPU is the only variable";
 }
 
 TEST(CpuLevel, UnknownLevelsAreErrors) {

@@ -27,7 +27,7 @@ qkv::ModelConfig andrea_120m() {
   return c;
 }
 
-TEST(Counts, CausalPairsAreThoseThatCountingFinds) {
+TEST(Counts, CausalPairsMatchCounting) {
   for (std::int64_t q_len = 0; q_len < 7; ++q_len) {
     for (std::int64_t kv_len = 0; kv_len < 7; ++kv_len) {
       for (std::int64_t start = -9; start < 10; ++start) {
@@ -41,7 +41,7 @@ TEST(Counts, CausalPairsAreThoseThatCountingFinds) {
   }
 }
 
-TEST(Counts, AttentionIsFourOperationsAPairAndDimensionForwardAndTwoAndAHalfTimesThatBackward) {
+TEST(Counts, AttentionIsFourOperationsPerPairAndDimensionAndTwoAndAHalfTimesThatBackward) {
   EXPECT_EQ(qkv::attention_forward_flops(10, 64, 64), 10 * 4 * 64);
   EXPECT_EQ(qkv::attention_backward_flops(10, 64, 64), 10 * 10 * 64);
   EXPECT_EQ(qkv::attention_forward_flops(1, 3, 5), 2 * 3 + 2 * 5);
@@ -67,7 +67,7 @@ TEST(Counts, MatrixParametersByHand) {
   EXPECT_EQ(qkv::kv_cache_bytes(c, 10, qkv::DType::bf16), 2 * 2 * 8 * 10 * 2);
 }
 
-TEST(Counts, TrainingAndrea120mTakes605MegaflopsAToken) {
+TEST(Counts, TrainingAndrea120mTakes605MegaflopsPerToken) {
   const qkv::ModelConfig c = andrea_120m();
   EXPECT_EQ(qkv::matrix_parameters(c), 12 * 12 * 768 * 768 + 768 * 8449);
   EXPECT_NEAR(qkv::training_flops_per_token(c, 1024) * 1e-6, 605, 0.5);
@@ -75,7 +75,7 @@ TEST(Counts, TrainingAndrea120mTakes605MegaflopsAToken) {
   EXPECT_EQ(qkv::forward_flops_per_token(c, 0), 2.0 * static_cast<double>(qkv::matrix_parameters(c)));
 }
 
-TEST(Counts, ReadablePairsAreThoseThatCountingFinds) {
+TEST(Counts, VisiblePairsMatchCounting) {
   constexpr std::int64_t kFar = std::int64_t{1} << 62;
   for (const std::int64_t q_len : {0, 1, 3, 5})
     for (const std::int64_t kv_len : {0, 1, 4, 6})
@@ -122,11 +122,11 @@ TEST(Peak, EveryLoopThatThisProcessorHasRuns) {
   }
 }
 
-TEST(Peak, TheLoopIsThatOfTheKernels) {
+TEST(Peak, TheLoopMatchesTheKernels) {
   const std::string chosen(qkv::kernel_set());
   EXPECT_EQ(qkv::measure::peak_loop(qkv::DType::f32, chosen).kernels, chosen);
   EXPECT_EQ(qkv::measure::peak_loop(qkv::DType::bf16, chosen).kernels, chosen);
-  // Without bf16 products, bf16 is multiplied as f32.
+  // Without bf16 products, bf16 is multiplied in f32.
   const auto portable = qkv::measure::peak_loop(qkv::DType::bf16, "portable");
   EXPECT_STREQ(portable.kernels, "portable");
   EXPECT_EQ(portable.dtype, qkv::DType::f32);
@@ -137,7 +137,7 @@ TEST(Peak, TheLoopIsThatOfTheKernels) {
 
 TEST(Peak, TheoreticalIsFrequencyTimesOperationsTimesThreads) {
   const auto peak = qkv::theoretical_peak(qkv::DType::f32, "portable");
-  EXPECT_GT(peak.ghz, 0.1);  // what no processor that runs this is below or above, however busy
+  EXPECT_GT(peak.ghz, 0.1);  // a wide range for any processor, however busy
   EXPECT_LT(peak.ghz, 20);
   EXPECT_EQ(peak.operations_per_cycle % 8, 0);  // a vector of 4 multiply-adds
   EXPECT_DOUBLE_EQ(peak.gflops, peak.ghz * peak.operations_per_cycle * qkv::num_threads());
@@ -152,11 +152,11 @@ TEST(Bandwidth, IsPositiveAlsoForASizeThatThreadsDoNotDivide) {
   EXPECT_GT(meter.sample(), 0);
 }
 
-TEST(Bandwidth, IsThatOfTheMemoryGiven) {
+TEST(Bandwidth, MeasuresTheGivenMemory) {
   const std::int64_t block = qkv::measure::kReadBlock * qkv::num_threads();
   const std::vector<std::byte> memory(static_cast<std::size_t>(3 * block + 100));
   const std::span<const std::byte> all(memory);
-  // A part that is too short for every thread to have a block is left out, wherever the others begin.
+  // A part too short to give every thread a block is left out, whatever the alignment of the others.
   const qkv::ReadMeter meter({all.subspan(1, static_cast<std::size_t>(2 * block + 70)), all.first(50)});
   EXPECT_EQ(meter.bytes(), 2 * block);
   EXPECT_GT(meter.sample(), 0);

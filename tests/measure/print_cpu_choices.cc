@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints what every part of the library chose for the level that QKV_CPU names, or the error (exit status 1).
+// Prints the choices of every part of the library for the level that QKV_CPU names, or the error (exit status 1).
 #include <cstdio>
 #include <stdexcept>
 #include <string>

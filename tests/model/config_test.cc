@@ -45,7 +45,7 @@ TEST(Preset, EachNameIsThereAndAnUnknownOneListsThem) {
       AllOf(HasSubstr("llama-1m, llama-4m, llama-10m, llama-135m, gpt2-4m, gpt2, andrea-12m, "), HasSubstr("'gpt-5'")));
 }
 
-// Those are not the same: what a file leaves out has the members' defaults.
+// Unlike the defaults of qkv train: these apply to values that are missing in a file.
 TEST(Preset, TheDefaultsOfMembersStay) {
   const ModelConfig c;
   EXPECT_TRUE(c.embedding_norm && !c.final_norm && !c.tied_head && !c.norm_gain && !c.gated);
@@ -53,7 +53,7 @@ TEST(Preset, TheDefaultsOfMembersStay) {
   EXPECT_EQ(c.activation, Activation::relu);
 }
 
-TEST(Preset, AGatedMlpHasTheParametersOfOneWithout) {
+TEST(Preset, AGatedMlpHasTheParametersOfAnUngatedOne) {
   EXPECT_EQ(gated_d_ff(576), 1536);
   EXPECT_EQ(gated_d_ff(128), 352);
   EXPECT_EQ(gated_d_ff(8), 32);
@@ -93,7 +93,7 @@ TEST(Parameters, NamesShapesAndOrder) {
                                        "layers.0.b_down[16]*", "final_norm.gain[16]*", "final_norm.bias[16]*"));
 }
 
-TEST(Config, ImpossibleOnesSayWhatDoesNotFit) {
+TEST(Config, ImpossibleOnesNameTheMismatch) {
   const auto message = [](const std::function<void(ModelConfig&)>& change) {
     ModelConfig c;
     change(c);
@@ -112,17 +112,17 @@ TEST(Config, ImpossibleOnesSayWhatDoesNotFit) {
                 c.head_dim = 5;
               }),
               HasSubstr("an even number of rotated dimensions, head_dim; found 5"));
-  // Unused by learned positions, but written to files, which cannot hold it; and unequal to itself.
+  // Unused with learned positions, but written to files, which cannot store NaN; and NaN is unequal to itself.
   EXPECT_THAT(message([](ModelConfig& c) { c.rope_theta = std::nan(""); }),
               HasSubstr("rope_theta expected a positive"));
-  ModelConfig free;  // head_dim given: d_model need not divide
+  ModelConfig free;  // head_dim given: d_model need not be a multiple
   free.d_model = 100;
   free.head_dim = 7;
   EXPECT_EQ(free.resolved().v_head_dim, 7);
   EXPECT_EQ(free.resolved().d_ff, 400);
 }
 
-TEST(Config, ImpossibleLayersSayWhatDoesNotFit) {
+TEST(Config, ImpossibleLayersNameTheMismatch) {
   const auto message = [](const std::function<void(ModelConfig&)>& change) {
     ModelConfig c = test::tiny_llama();
     change(c);
@@ -170,12 +170,12 @@ TEST(Config, EqualLayersAreNotListed) {
   ModelConfig c = test::tiny_llama();
   c.layers.assign(2, c);
   EXPECT_EQ(c.resolved(), test::tiny_llama());
-  c.layers[1].d_ff = 0;  // derived: 4 * d_model, another size than the 24 of layer 0
+  c.layers[1].d_ff = 0;  // derived: 4 * d_model, different from the 24 of layer 0
   EXPECT_EQ(c.resolved().layer(1).d_ff, 64);
   EXPECT_EQ(c.resolved().layer(0).d_ff, 24);
 }
 
-// R45 of the reports: sizes are counted in 64 bits and refused before they wrap.
+// R45 of the reports: sizes are counted in 64 bits and refused before they overflow.
 TEST(Config, SizesAreCountedIn64Bits) {
   EXPECT_EQ(element_count(Dims{42, 1024, 50304}), 2163474432);
   ModelConfig c;
@@ -184,7 +184,7 @@ TEST(Config, SizesAreCountedIn64Bits) {
   c.n_head = 1;
   c.n_layer = 3;
   EXPECT_THROW(parameter_count(c), std::invalid_argument);
-  // 2^31 logits and more are a size like any other, and more than 2^63 are refused.
+  // 2^31 logits and more are accepted, more than 2^63 are refused.
   Model model(test::tiny_andrea());
   Batch batch;
   batch.batch = std::int64_t{1} << 60;
@@ -241,7 +241,7 @@ TEST(Model, ParametersComeFromTheSeed) {
     EXPECT_EQ(differs, info.decays()) << info.name;
     const bool residual = info.name.ends_with(".wo") || info.name.ends_with(".w_down");
     if (!info.decays()) continue;
-    // 2 layers: residual projections are half as large
+    // 2 layers: residual projections are initialised half as large
     EXPECT_NEAR(std::sqrt(squares / static_cast<double>(x.size())), residual ? 0.01 : 0.02, residual ? 0.002 : 0.004);
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several sequences at once, states that are cut back or come from bytes, and caches of other types.
+// Several sequences at once, states that are truncated or restored from bytes, and caches of other types.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,7 +30,7 @@ Model disturbed(const ModelConfig& c, DType compute_dtype) {
   return model;
 }
 
-// Sequences of different lengths that are read on together, by one token or by several, have the bits they have alone.
+// Sequences of different lengths that are continued together, by one token or several, have the same bits as alone.
 void expect_batches_equal_single_sequences(const ModelConfig& c, DType compute_dtype) {
   Model model = disturbed(c, compute_dtype);
   const std::size_t kSequences = 5;
@@ -56,13 +56,13 @@ void expect_batches_equal_single_sequences(const ModelConfig& c, DType compute_d
       const Logits one = decode_alone(model, std::span(texts[i].tokens).subspan(at[i], counts[i]), alone[i]);
       at[i] += counts[i];
       EXPECT_EQ(together[i].size(), static_cast<std::int64_t>(at[i]));
-      if (i == 3) continue;  // not wanted
+      if (i == 3) continue;  // logits not requested
       EXPECT_EQ(std::memcmp(one.data(), logits[i].data(), one.size() * sizeof(float)), 0) << i;
     }
   }
 }
 
-TEST(DecodeBatch, HasTheBitsOfEachSequenceAlone) {
+TEST(DecodeBatch, MatchesEachSequenceAloneBitForBit) {
   for (const auto& [name, c] : test::tiny_models())
     for (const DType compute_dtype : {DType::f32, DType::bf16})
       for (const int threads : {1, 2, 3}) {
@@ -83,7 +83,7 @@ TEST(DecodeBatch, EachOption) {
     }
 }
 
-TEST(DecodeBatch, RefusesWhatDoesNotFitAndChangesNothing) {
+TEST(DecodeBatch, RefusesInvalidArgumentsAndChangesNothing) {
   const ModelConfig c = test::tiny_llama();
   Model model = disturbed(c, DType::f32);
   const test::Tokens text = test::random_tokens(c, 1, c.ctx_len, 3);
@@ -101,7 +101,7 @@ TEST(DecodeBatch, RefusesWhatDoesNotFitAndChangesNothing) {
   model.decode_batch({});
 }
 
-TEST(ModelState, CutBackReadsOnAsIfNoMoreHadBeenRead) {
+TEST(ModelState, TruncatedContinuesAsIfTheRestHadNotBeenEvaluated) {
   for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::q8_0}) {
     const ModelConfig c = test::tiny_llama();
     Model model = disturbed(c, DType::f32);
@@ -118,7 +118,7 @@ TEST(ModelState, CutBackReadsOnAsIfNoMoreHadBeenRead) {
   }
 }
 
-TEST(ModelState, BytesGoToAFileAndBack) {
+TEST(ModelState, RoundTripsThroughBytes) {
   for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::q8_0}) {
     SCOPED_TRACE(dtype_name(type));
     const ModelConfig c = test::tiny_gpt2();
@@ -137,7 +137,7 @@ TEST(ModelState, BytesGoToAFileAndBack) {
   }
 }
 
-TEST(ModelState, RefusesBytesThatAreNotItsOwn) {
+TEST(ModelState, RefusesInvalidBytes) {
   const ModelConfig c = test::tiny_gpt2();
   Model model = disturbed(c, DType::f32);
   const test::Tokens text = test::random_tokens(c, 1, c.ctx_len, 3);
@@ -163,7 +163,7 @@ TEST(ModelState, RefusesBytesThatAreNotItsOwn) {
   refuses(longer);
 }
 
-// The relative distance of the logits that a cache of this type gives from those of an f32 cache.
+// The relative distance between the logits with a cache of this type and with an f32 cache.
 double distance(DType type) {
   ModelConfig c = test::tiny_llama();
   c.ctx_len = 200;
@@ -181,7 +181,7 @@ double distance(DType type) {
   return std::sqrt(difference / size);
 }
 
-TEST(CacheType, CostsAsMuchAsItRounds) {
+TEST(CacheType, ErrorFollowsItsRounding) {
   EXPECT_EQ(distance(DType::f32), 0);
   const double bf16 = distance(DType::bf16), f16 = distance(DType::f16), q8_0 = distance(DType::q8_0);
   EXPECT_GT(bf16, 1e-6);

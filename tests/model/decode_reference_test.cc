@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefill and decoding in f64 on the reference device: the full pass, token by token.
+// Prefill and decode in f64 on the reference device: the full pass, token by token.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace qkv {
 namespace {
 
-// The largest difference between two views [1, heads, size, d] of f64, of any strides.
+// The largest difference between two f64 views [1, heads, size, d], of any strides.
 double difference(const ConstView& a, const ConstView& b) {
   double most = 0;
   for (std::int64_t h = 0; h < a.shape[1]; ++h)
@@ -26,7 +26,7 @@ double difference(const ConstView& a, const ConstView& b) {
   return most;
 }
 
-TEST(DecodeOnReference, TokenByTokenIsTheFullPass) {
+TEST(DecodeOnReference, TokenByTokenMatchesTheFullPass) {
   for (const auto& [name, c] : test::tiny_models()) {
     SCOPED_TRACE(name);
     Model model(c, 1, "reference");
@@ -50,7 +50,7 @@ TEST(DecodeOnReference, TokenByTokenIsTheFullPass) {
   }
 }
 
-TEST(DecodeOnReference, AStateGoesThroughBytesAndIsCutBack) {
+TEST(DecodeOnReference, AStateRoundTripsThroughBytesAndIsTruncated) {
   const ModelConfig c = test::tiny_llama();
   Model model(c, 1, "reference");
   const test::Tokens tokens = test::random_tokens(c, 1, c.ctx_len, 3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading with a cache, token by token or in chunks, gives the bits of the full forward pass.
+// Prefill and decode with a cache, token by token or in chunks, give the same bits as the full forward pass.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -35,7 +35,7 @@ void expect_decoding_equals_full_pass(const ModelConfig& c, std::int64_t ctx, co
   }
 }
 
-TEST(Read, TokenByTokenAndInChunksGivesTheBitsOfTheFullPass) {
+TEST(Prefill, TokenByTokenAndInChunksMatchesTheFullPassBitForBit) {
   std::vector<test::NamedConfig> models = test::tiny_models();
   for (test::NamedConfig& one : test::models_of_many_options()) models.push_back(std::move(one));
   for (auto& [name, c] : models) {
@@ -57,7 +57,7 @@ TEST(Read, TokenByTokenAndInChunksGivesTheBitsOfTheFullPass) {
     }
 }
 
-TEST(Read, AnyCombinationOfOptionsAtAnyNumberOfThreads) {
+TEST(Prefill, AnyCombinationOfOptionsAtAnyNumberOfThreads) {
   for (std::uint64_t seed = 300; seed < 340; ++seed) {
     SCOPED_TRACE(seed);
     set_num_threads(1 + static_cast<int>(seed % 4));
@@ -67,7 +67,7 @@ TEST(Read, AnyCombinationOfOptionsAtAnyNumberOfThreads) {
   set_num_threads(0);
 }
 
-TEST(Read, EachOption) {
+TEST(Prefill, EachOption) {
   for (const auto& [name, c] : test::models_of_many_shapes())
     for (const DType compute_dtype : {DType::f32, DType::bf16}) {
       SCOPED_TRACE(name + " " + std::string(dtype_name(compute_dtype)));
@@ -76,7 +76,7 @@ TEST(Read, EachOption) {
     }
 }
 
-TEST(Read, AFullContextIsRefusedAndTheStateKept) {
+TEST(Prefill, AFullContextIsRefusedAndTheStateUnchanged) {
   const ModelConfig c = test::tiny_llama();
   Model model(c, 1);
   const test::Tokens tokens = test::random_tokens(c, 1, c.ctx_len, 3);
@@ -88,7 +88,7 @@ TEST(Read, AFullContextIsRefusedAndTheStateKept) {
   const std::vector<std::int32_t> bad{1, 99};
   EXPECT_THROW(model.decode(bad, state, again), std::invalid_argument);
   EXPECT_EQ(state.size(), 10);
-  ModelState copy = state;  // a copy reads on by itself
+  ModelState copy = state;  // a copy continues independently
   model.decode(std::span(tokens.tokens).subspan(10, 2), state, logits);
   EXPECT_EQ(copy.size(), 10);
   model.decode(std::span(tokens.tokens).subspan(10, 2), copy, again);
@@ -98,7 +98,7 @@ TEST(Read, AFullContextIsRefusedAndTheStateKept) {
   EXPECT_THROW(model.decode(std::span(tokens.tokens).first(1), copy, small), std::invalid_argument);
 }
 
-TEST(Read, WantsItsOwnState) {
+TEST(Prefill, RefusesAnEmptyState) {
   Model model(test::tiny_andrea(), 1);
   ModelState nothing;
   std::vector<float> logits(19);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PyTorch said about the tiny models; scripts/make_golden.py made the files and says what is in them.
+// PyTorch's results for the tiny models; scripts/make_golden.py makes the files and documents their contents.
 #pragma once
 
 #include <gtest/gtest.h>

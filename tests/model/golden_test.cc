@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agreement with PyTorch: logits, loss and every gradient of the three shapes. scripts/make_golden.py made the files.
+// Agreement with PyTorch: logits, loss and every gradient of three architectures. scripts/make_golden.py makes the
+// files.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step's gradient from parts of its lanes, as 2, 4 or 8 processes would make it, has the bits of one sum.
+// A step's gradient computed from parts of its lanes, as 2, 4 or 8 processes would, has the same bits as one sum.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using testing::ThrowsMessage;
 
 constexpr double kScale = 0.125;
 
-// The sequences of the lanes, at most two at a time.
+// Adds the sequences of the lanes, at most two at a time.
 void add_lanes(Model& model, const test::Tokens& tokens, const LaneRange& lanes, GradientSum& sum) {
   sum.begin(tokens.batch, lanes);
   const std::int64_t end = lanes.end(tokens.batch);
@@ -41,7 +41,7 @@ void expect_parts_are_the_whole(Model& model, const test::Tokens& tokens, const 
       losses.insert(losses.end(), parts.back()->losses().begin(), parts.back()->losses().end());
     }
     EXPECT_EQ(losses, whole.losses());
-    // Each pair's sum on one of its two sides in turn: left + right has the bits of right + left.
+    // Adds each pair on alternating sides: left + right has the same bits as right + left.
     for (bool left = true; parts.size() > 1; left = !left) {
       std::vector<std::unique_ptr<GradientSum>> sums;
       for (std::size_t i = 0; i < parts.size(); i += 2) {
@@ -59,7 +59,7 @@ void expect_parts_are_the_whole(Model& model, const test::Tokens& tokens, const 
   }
 }
 
-TEST(GradientLanes, PartsOfTheLanesGiveTheBitsOfTheWhole) {
+TEST(GradientLanes, PartsOfTheLanesMatchTheWholeBitForBit) {
   for (const auto& [name, config] : test::tiny_models()) {
     SCOPED_TRACE(name);
     Model model(config, 1);
@@ -79,7 +79,7 @@ TEST(GradientLanes, PartsOfTheLanesGiveTheBitsOfTheWhole) {
                              std::vector<bool>(model.infos().size(), true));
 }
 
-// The losses of a step's sequences, added up in order, are its loss.
+// The losses of a step's sequences, added in order, are its loss.
 TEST(GradientLanes, EachSequenceHasItsLoss) {
   Model model(test::tiny_llama(), 1);
   const test::Tokens tokens = test::random_tokens(test::tiny_llama(), 6, 9, 3);
@@ -91,7 +91,7 @@ TEST(GradientLanes, EachSequenceHasItsLoss) {
   EXPECT_EQ(sum.losses()[4], model.loss(tokens.sequences(4, 1)).sum);
 }
 
-TEST(GradientLanes, RefusesWhatIsNoSubtree) {
+TEST(GradientLanes, RefusesPartsThatAreNotSubtrees) {
   Model model(test::tiny_andrea(), 1);
   GradientSum a(model), b(model), other(model, std::vector<bool>(model.infos().size(), false));
   EXPECT_THROW(a.begin(0), std::invalid_argument);

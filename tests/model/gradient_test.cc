@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of whole models in f64, against central differences, for every option; and f32 against f64.
+// Gradients of whole models in f64, compared with central differences, for every option; and f32 compared with f64.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace qkv {
 namespace {
 
-// For each parameter tensor, the slope of loss(), that of the model as it stands, along a random direction of that
+// For each parameter tensor, compares the slope of loss(), that of the current model, along a random direction of the
 // tensor.
 template <class F>
 void expect_slopes(Model& model, const std::vector<Tensor>& gradients, std::uint64_t seed, const F& loss) {
@@ -47,7 +47,7 @@ void expect_slopes(const ModelConfig& c, const test::Tokens& tokens, std::uint64
   expect_slopes(model, gradients, seed, [&] { return model.loss(tokens).sum * scale; });
 }
 
-TEST(ModelGradient, AndreaGpt2AndLlamaShapes) {
+TEST(ModelGradient, AndreaGpt2AndLlamaArchitectures) {
   std::uint64_t seed = 1;
   for (const auto& [name, c] : test::tiny_models()) {
     SCOPED_TRACE(name);
@@ -104,7 +104,7 @@ TEST(ModelGradient, ElementByElement) {
     }
 }
 
-// What is dropped stays the same when a parameter moves, so the slope is that of the loss with dropout.
+// The dropout masks do not change when a parameter moves, so the slope is that of the loss with dropout.
 TEST(ModelGradient, DropoutInF64) {
   std::uint64_t seed = 1;
   std::vector<test::NamedConfig> models = test::tiny_models();
@@ -117,14 +117,14 @@ TEST(ModelGradient, DropoutInF64) {
     model.set_dropout({0.25, seed, 7});
     auto gradients = model.zeros_like_parameters(), ignored = gradients;
     const double loss = model.loss_and_gradients(tokens, 1.0, gradients).sum;
-    EXPECT_NE(loss, model.loss(tokens).sum);  // off outside training
+    EXPECT_NE(loss, model.loss(tokens).sum);  // disabled outside training
     expect_slopes(model, gradients, seed, [&] { return model.loss_and_gradients(tokens, 1.0, ignored).sum; });
     ++seed;
   }
 }
 
-// bf16 operands: a step in the right direction, and of the right length to a few parts in a hundred.
-TEST(ModelGradient, Bf16OperandsAgreeWithF32) {
+// Compute dtype bf16: the gradient has the right direction, and the right length within a few percent.
+TEST(ModelGradient, Bf16ComputeAgreesWithF32) {
   std::vector<test::NamedConfig> models = test::tiny_models();
   for (test::NamedConfig& one : test::models_of_each_option()) models.push_back(std::move(one));
   for (test::NamedConfig& one : test::models_of_many_options()) models.push_back(std::move(one));

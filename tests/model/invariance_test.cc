@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must not change a bit: threads, the batch around a sequence, padding, the future.
+// What must not change a bit: threads, the rest of the batch, padding, later tokens.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -22,7 +22,7 @@ void expect_same_bits(const Model& model, const std::vector<Tensor>& a, const st
   for (std::size_t p = 0; p < a.size(); ++p) EXPECT_TRUE(same_bits(a[p], b[p])) << model.infos()[p].name;
 }
 
-// Sizes past those of tiles and of groups of sequences; a vocabulary that cuts a sequence's logits into pieces.
+// Sizes larger than tiles and groups of sequences; a vocabulary so large that a sequence's logits are split.
 std::vector<test::NamedConfig> models() {
   std::vector<test::NamedConfig> list = test::tiny_models();
   for (test::NamedConfig& one : test::models_of_many_options()) list.push_back(std::move(one));
@@ -63,7 +63,7 @@ TEST(Invariance, AnyNumberOfThreads) {
   }
 }
 
-// A step of all the sequences at once gives the loss, gradients and logits of one cut as `cuts` says.
+// A step with all sequences at once gives the same loss, gradients and logits as one split according to `cuts`.
 void expect_batch_is_its_parts(Model& model, const test::Tokens& tokens, const std::vector<std::int64_t>& cuts) {
   const ModelConfig& c = model.config();
   GradientSum together(model), in_parts(model);
@@ -107,13 +107,13 @@ TEST(Invariance, FourSequencesAreFourTimesOneAccumulated) {
     SCOPED_TRACE(name);
     expect_batch_is_its_sequences<float>(c, test::random_tokens(c, 4, 70, 3));
   }
-  // More tokens than are worked on at once.
+  // More tokens than are processed at once.
   ModelConfig c = test::tiny_andrea();
   c.ctx_len = 900;
   expect_batch_is_its_sequences<float>(c, test::random_tokens(c, 5, 900, 3));
 }
 
-// ANDREA-120M's and LLaMA-135M's own layers, one of each, in a context long enough for several tiles.
+// The layers of ANDREA-120M and LLaMA-135M, one of each, in a context long enough for several tiles.
 TEST(Invariance, TheLayersOfPresets) {
   for (const char* name : {"andrea-120m", "llama-135m"}) {
     SCOPED_TRACE(name);
@@ -139,7 +139,7 @@ TEST(Invariance, TheLayersOfPresets) {
   }
 }
 
-TEST(Invariance, AStepMayBeCutAnywhere) {
+TEST(Invariance, AStepMayBeSplitAnywhere) {
   for (const auto& [name, c] : models()) {
     SCOPED_TRACE(name);
     Model model(c, 1);
@@ -151,7 +151,7 @@ TEST(Invariance, AStepMayBeCutAnywhere) {
   }
 }
 
-TEST(Invariance, AStepOfTheReferenceMayBeCutAnywhere) {
+TEST(Invariance, AStepOfTheReferenceMayBeSplitAnywhere) {
   for (const auto& [name, c] : test::tiny_models()) {
     SCOPED_TRACE(name);
     Model model(c, 1, DType::f64);
@@ -163,14 +163,14 @@ TEST(Invariance, AStepOfTheReferenceMayBeCutAnywhere) {
   }
 }
 
-TEST(Invariance, DropoutDependsOnNothingButItsNumbers) {
+TEST(Invariance, DropoutDependsOnlyOnSeedStepAndIndices) {
   for (const auto& [name, c] : models()) {
     SCOPED_TRACE(name);
     Model model(c, 1);
     test::disturb<float>(model, 0.1, 2);
     model.set_dropout({0.2, 5, 3});
     test::Tokens tokens = test::random_tokens(c, 5, 60, 3);
-    tokens.lengths = {60, 7, 60, 0, 33};  // one alone is cut to its length
+    tokens.lengths = {60, 7, 60, 0, 33};  // a sequence by itself is cut to its length
     auto first = model.zeros_like_parameters(), other = first;
     set_num_threads(1);
     const double loss = model.loss_and_gradients(tokens, 0.01, first).sum;
@@ -258,7 +258,7 @@ TEST(Invariance, PaddedSequencesAreTheirUnpaddedSelves) {
     SCOPED_TRACE(name);
     test::Tokens tokens = test::random_tokens(c, 5, 70, 4);
     tokens.lengths = {70, 1, 0, 33, 64};
-    for (std::int64_t b = 0; b < 5; ++b)  // what stands in the padding is never looked at
+    for (std::int64_t b = 0; b < 5; ++b)  // the contents of the padding are ignored
       for (std::int64_t t = tokens.lengths[static_cast<std::size_t>(b)]; t < 70; ++t)
         tokens.tokens[static_cast<std::size_t>(b * 70 + t)] = tokens.targets[static_cast<std::size_t>(b * 70 + t)] =
             b == 3 ? std::numeric_limits<std::int32_t>::max() : -5;
@@ -267,7 +267,7 @@ TEST(Invariance, PaddedSequencesAreTheirUnpaddedSelves) {
   }
 }
 
-TEST(Invariance, TheFutureChangesNothingBeforeIt) {
+TEST(Invariance, TheFutureChangesNothingEarlier) {
   for (const auto& [name, c] : models()) {
     SCOPED_TRACE(name);
     Model model(c, 1);
@@ -288,7 +288,7 @@ TEST(Invariance, TheFutureChangesNothingBeforeIt) {
                             static_cast<std::size_t>(c.vocab_size) * sizeof(float)),
                 0);
     }
-    // Nor does it get a gradient from what came before: only rows that a counted target can see move.
+    // Later tokens get no gradient from earlier ones either: only rows visible to a counted target change.
     test::Tokens early = tokens.sequence(0);
     std::fill(early.targets.begin() + 10, early.targets.end(), -1);
     test::Tokens changed = early;

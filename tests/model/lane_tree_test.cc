@@ -9,8 +9,8 @@
 namespace qkv {
 namespace {
 
-// The sum that a step of `sequences` makes in some lanes when it is cut as `cuts` says, written out; "" if none is
-// there.
+// The sum of a step of `sequences` over some lanes, split according to `cuts`, as a formula; "" if these lanes have no
+// sequences.
 std::string sum_of(std::int64_t sequences, const std::vector<std::int64_t>& cuts, const LaneRange& lanes = {}) {
   LaneTree tree;
   tree.begin(sequences, lanes);
@@ -42,7 +42,7 @@ TEST(LaneTree, SumsWrittenOut) {
   EXPECT_EQ(sum_of(3, {3}), "(0+(1+2))");
 }
 
-// The sums of halves, quarters and eighths of the lanes, put together two by two, are the whole sum.
+// The sums of halves, quarters and eighths of the lanes, combined pairwise, are the whole sum.
 TEST(LaneTree, PartsOfTheLanesMakeTheWhole) {
   for (std::int64_t n = 1; n <= 40; ++n) {
     for (const int size : {1, 2, 4, 8}) {
@@ -69,7 +69,7 @@ TEST(LaneTree, PartsOfTheLanesMakeTheWhole) {
     EXPECT_THROW(lanes_of(rank, size), std::invalid_argument) << rank << " of " << size;
 }
 
-TEST(LaneTree, CutsChangeNothing) {
+TEST(LaneTree, SplitsChangeNothing) {
   for (std::int64_t n = 1; n <= 40; ++n) {
     const std::string whole = sum_of(n, {n});
     EXPECT_EQ(sum_of(n, std::vector<std::int64_t>(static_cast<std::size_t>(n), 1)), whole);

@@ -18,7 +18,7 @@ TEST(Loss, MeanIsOverTargetsNotOverBatches) {
 }
 
 // The same on a model: micro-batches with 1 and 3 targets accumulate to the gradient of all 4 together.
-TEST(Loss, AccumulatedMicroBatchesWeighEveryTargetAlike) {
+TEST(Loss, AccumulatedMicroBatchesWeighEveryTargetEqually) {
   const ModelConfig c = test::tiny_andrea();
   Model model(c, 3, DType::f64);
   test::Tokens all = test::random_tokens(c, 2, 3, 8);
@@ -62,7 +62,7 @@ TEST(Loss, EmptyBatches) {
 
 TEST(Loss, StartsAtTheLogarithmOfTheVocabulary) {
   std::vector<ModelConfig> configs{test::tiny_andrea(), test::tiny_gpt2(), test::tiny_llama()};
-  ModelConfig wide = preset("andrea-12m");  // wider than the vocabulary of bytes likes
+  ModelConfig wide = preset("andrea-12m");  // wide for a vocabulary of bytes
   wide.n_layer = 2;
   wide.d_model = 768;
   wide.d_ff = 1024;

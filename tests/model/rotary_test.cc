@@ -9,9 +9,10 @@
 namespace qkv {
 namespace {
 
-// LLaMA 3.1's scaling, worked by hand: theta 500000, head_dim 128, factor 8, low 1, high 4, first context 8192. Pair 0
-// turns fast and is kept; pair 63 has a wave of 2.56 million tokens and is divided by 8; pair 32 turns 707^-1 a
-// position, 8192 / (2 pi 707.1) = 1.8438 waves, so (1.8438 - 1) / 3 = 0.28127 of it is kept.
+// LLaMA 3.1's scaling, worked by hand: theta 500000, head_dim 128, factor 8, low 1, high 4, original context 8192. Pair
+// 0 has a high frequency and is unchanged; pair 63 has a wavelength of 2.56 million tokens and is divided by 8; pair 32
+// rotates by 707^-1 per position, 8192 / (2 pi 707.1) = 1.8438 wavelengths, so (1.8438 - 1) / 3 = 0.28127 of it is
+// unscaled.
 TEST(Rotary, Llama3ScalingKeepsHighFrequencies) {
   ModelConfig c;
   c.n_head = 1;
@@ -24,11 +25,11 @@ TEST(Rotary, Llama3ScalingKeepsHighFrequencies) {
   EXPECT_EQ(f[0], 1);
   EXPECT_NEAR(f[63] * 8, std::pow(500000, -126.0 / 128), 1e-18);
   EXPECT_NEAR(f[32] * 707.10678, (1 - 0.28127) / 8 + 0.28127, 1e-4);
-  c.rope_scaling = {4, 0, 0, 0, std::vector<double>(64, 2.0)};  // linear, and a factor for each pair
+  c.rope_scaling = {4, 0, 0, 0, std::vector<double>(64, 2.0)};  // linear, and one factor per pair
   EXPECT_NEAR(rotary_frequencies(c)[7] * 8, std::pow(500000, -14.0 / 128), 1e-15);
 }
 
-TEST(Rotary, ScalingThatCannotBeIsRefused) {
+TEST(Rotary, InvalidScalingIsRefused) {
   ModelConfig c;
   c.n_head = 1;
   c.d_model = c.head_dim = 8;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models made from stored parameters, of every option of a layer: the logits of the model that has the same numbers.
+// Models made from stored parameters, for every layer option: the same logits as the model with the same numbers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,10 +18,11 @@
 namespace qkv {
 namespace {
 
-// The parameters of a model as a file of one type has them. Matrices in blocks: columns, of the token embedding rows.
+// The parameters of a model as stored in a file of one type. Block matrices are stored by column, the token embedding
+// by row.
 class Stored : public StoredParameters {
  public:
-  // Rounds the model's parameters to what is stored.
+  // Rounds the model's parameters to the stored values.
   Stored(Model& model, DType type) : model_(&model), type_(type) {
     const Model::ParameterAccess parameters = model.change_parameters();
     for (std::size_t i = 0; i < model.infos().size(); ++i) {
@@ -71,7 +72,7 @@ class Stored : public StoredParameters {
   std::vector<std::vector<std::byte>> blocks_;  // [parameter]
 };
 
-// Logits of a whole pass, and the last ones of reading token by token.
+// Logits of a full pass, and the last logits of decoding token by token.
 struct Found {
   Tensor logits;
   std::vector<float> last;
@@ -83,7 +84,7 @@ Found found_by(Model& model, const test::Tokens& tokens) {
   return found;
 }
 
-TEST(StoredModel, HasTheBitsOfTheModelWithTheSameNumbers) {
+TEST(StoredModel, MatchesTheModelWithTheSameNumbersBitForBit) {
   for (const auto& [name, c] : test::models_of_many_shapes())
     for (const DType type : {DType::f32, DType::bf16}) {
       SCOPED_TRACE(name + " " + std::string(dtype_name(type)));

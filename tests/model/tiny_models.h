@@ -54,7 +54,7 @@ inline std::vector<NamedConfig> tiny_models() {
   return {{"andrea", tiny_andrea()}, {"gpt2", tiny_gpt2()}, {"llama", tiny_llama()}};
 }
 
-// Numbers drawn one after the other.
+// Random numbers, one after the other.
 class Draws {
  public:
   explicit Draws(std::uint64_t seed) : random_(seed, 99) {}
@@ -66,7 +66,7 @@ class Draws {
   std::uint64_t next_ = 0;
 };
 
-// What attention and positions can do besides the plain case, each option in about half of the configurations.
+// The less common options of attention and positions, each in about half of the configurations.
 inline void random_attention(Draws& draw, LayerConfig& c) {
   c.window_left = draw.yes() ? draw.pick(5) : -1;
   c.attention_scale = draw.yes() ? 0.3 : 0;
@@ -95,7 +95,7 @@ inline void random_blocks(Draws& draw, LayerConfig& c) {
   c.residual_scale = draw.yes() ? 0.6 : 1;
 }
 
-// Any combination of all options, drawn from the seed; in every second model the layers differ.
+// A random combination of all options, from the seed; in every second model the layers differ.
 inline ModelConfig random_config(std::uint64_t seed) {
   Draws draw(seed);
   ModelConfig c;
@@ -139,7 +139,7 @@ inline ModelConfig random_config(std::uint64_t seed) {
   return c.resolved();
 }
 
-// One of the tiny models with another value of one option, for each value of each option.
+// One of the tiny models with one option changed, for each value of each option.
 inline std::vector<NamedConfig> models_of_each_option() {
   std::vector<NamedConfig> list;
   const auto add = [&](const char* name, const ModelConfig& base, const auto& change) {
@@ -149,7 +149,7 @@ inline std::vector<NamedConfig> models_of_each_option() {
   };
   const ModelConfig andrea = tiny_andrea(), gpt2 = tiny_gpt2(), llama = tiny_llama();
   add("window", llama, [](ModelConfig& c) { c.window_left = 3; });
-  add("window of the token alone", andrea, [](ModelConfig& c) { c.window_left = 0; });
+  add("window of only the token itself", andrea, [](ModelConfig& c) { c.window_left = 0; });
   add("attention_scale", llama, [](ModelConfig& c) { c.attention_scale = 0.9; });
   add("softcap", llama, [](ModelConfig& c) { c.softcap = 0.7; });
   add("alibi", andrea, [](ModelConfig& c) {
@@ -204,7 +204,8 @@ inline std::vector<NamedConfig> models_of_each_option() {
     c.logit_scale = 2;
     c.logit_softcap = 1.5;
   });
-  // As Gemma 3: a layer with a window and rotary base of its own, then one that reads everything; other sizes too.
+  // Like Gemma 3: a layer with a window and its own rotary base, then one with full attention; other sizes differ as
+  // well.
   add("layers that differ", llama, [](ModelConfig& c) {
     c.layers.assign(2, c);
     c.layers[0].window_left = 2;
@@ -223,7 +224,7 @@ inline std::vector<NamedConfig> models_of_each_option() {
   return list;
 }
 
-// Three models that have every option between them, in layers that differ.
+// Three models that together have every option, in layers that differ.
 inline std::vector<NamedConfig> models_of_many_options() {
   ModelConfig window_and_full = tiny_llama();
   window_and_full.norm_place = NormPlace::both;
@@ -278,7 +279,7 @@ void change_layers(ModelConfig& c, const Change& change) {
   for (LayerConfig& one : c.layers) change(one);
 }
 
-// The tiny ones, those of each option and 24 drawn ones.
+// The tiny models, one per option, and 24 random ones.
 inline std::vector<NamedConfig> models_of_many_shapes() {
   std::vector<NamedConfig> list = tiny_models();
   for (NamedConfig& one : models_of_each_option()) list.push_back(std::move(one));
@@ -295,7 +296,7 @@ struct Tokens {
   std::vector<std::int64_t> lengths;          // [batch] or empty
 
   operator Batch() const { return {batch, ctx, tokens, targets, lengths}; }
-  // Sequence b alone, cut to its length.
+  // Only sequence b, cut to its length.
   Tokens sequence(std::int64_t b) const {
     Tokens one;
     one.batch = 1;
@@ -304,7 +305,7 @@ struct Tokens {
     one.targets.assign(targets.begin() + b * ctx, targets.begin() + b * ctx + one.ctx);
     return one;
   }
-  // `count` sequences from `first` on; one alone is cut to its length.
+  // `count` sequences from `first` on; a single one is cut to its length.
   Tokens sequences(std::int64_t first, std::int64_t count) const {
     if (count == 1) return sequence(first);
     Tokens part{count, ctx, {}, {}, {}};
@@ -328,7 +329,7 @@ inline Tokens random_tokens(const ModelConfig& c, std::int64_t batch, std::int64
   return t;
 }
 
-// Makes every parameter matter: normal numbers of the given deviation are added to all of them, gains and biases too.
+// Makes every parameter matter: adds normal numbers of the given deviation to all of them, including gains and biases.
 template <class T>
 void disturb(Model& model, double deviation, std::uint64_t seed) {
   const Model::ParameterAccess parameters = model.change_parameters();

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(AtomicDirectory, IsThereOnCommitAlone) {
+TEST(AtomicDirectory, AppearsOnlyOnCommit) {
   const Scratch scratch;
   {
     AtomicDirectory directory(scratch.path("d"));
@@ -31,7 +31,7 @@ TEST(AtomicDirectory, IsThereOnCommitAlone) {
   EXPECT_EQ(scratch.entries(), 1);
 }
 
-TEST(AtomicDirectory, TakesThePlaceOfAnotherWhole) {
+TEST(AtomicDirectory, ReplacesAnotherAtomically) {
   const Scratch scratch;
   fs::create_directories(scratch.path("d/deep"));
   scratch.file("d/old", "old");
@@ -44,13 +44,13 @@ TEST(AtomicDirectory, TakesThePlaceOfAnotherWhole) {
   EXPECT_EQ(scratch.entries(), 1);
 }
 
-TEST(AtomicDirectory, RefusesAPlaceThatIsNotThere) {
+TEST(AtomicDirectory, RefusesAMissingParent) {
   const Scratch scratch;
   EXPECT_THROW(AtomicDirectory(scratch.path("none/d")), FileError);
   EXPECT_EQ(scratch.entries(), 0);
 }
 
-TEST(LinkFile, IsASecondNameAndReplaces) {
+TEST(LinkFile, AddsASecondNameAndReplaces) {
   const Scratch scratch;
   const std::string a = scratch.file("a", "new"), b = scratch.file("b", "old");
   link_file(a, b);
@@ -72,7 +72,7 @@ TEST(LinkFile, CopiesToAnotherFileSystem) {
   ASSERT_EQ(::stat(scratch.path(".").c_str(), &here) | ::stat(other.c_str(), &there), 0);
   if (here.st_dev == there.st_dev) {
     fs::remove_all(other);
-    GTEST_SKIP() << "/dev/shm is no second file system that can be written";
+    GTEST_SKIP() << "/dev/shm is not a writable second file system";
   }
   link_file(scratch.file("a", "text"), other + "/b");
   EXPECT_EQ(read_all(other + "/b"), "text");
@@ -91,7 +91,7 @@ TEST(RemoveAll, RemovesFilesAndDirectories) {
 
 TEST(Leftovers, OfDeadProcessesAreRemovedAndNothingElse) {
   const Scratch scratch;
-  const std::string dead = ".8388607-3.tmp";  // process numbers end below 2^22
+  const std::string dead = ".8388607-3.tmp";  // process IDs are below 2^22
   fs::create_directories(scratch.path("step-000001" + dead));
   scratch.file("step-000001" + dead + "/a", "x");
   scratch.file("model" + dead, "x");
@@ -107,7 +107,7 @@ TEST(Leftovers, OfDeadProcessesAreRemovedAndNothingElse) {
   remove_leftovers(scratch.path("none"));
 }
 
-TEST(DirectoryLock, HoldsUntilItIsGone) {
+TEST(DirectoryLock, IsHeldForItsLifetime) {
   const Scratch scratch;
   {
     const DirectoryLock first(scratch.path(""));

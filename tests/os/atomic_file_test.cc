@@ -15,7 +15,7 @@
 namespace qkv {
 namespace {
 
-TEST(AtomicFile, ReplacesOnCommitAlone) {
+TEST(AtomicFile, ReplacesOnlyOnCommit) {
   const Scratch scratch;
   const std::string path = scratch.file("a", "old");
   {
@@ -33,7 +33,7 @@ TEST(AtomicFile, ReplacesOnCommitAlone) {
   EXPECT_EQ(scratch.entries(), 1);
 }
 
-TEST(AtomicFile, WithoutCommitNothingHappened) {
+TEST(AtomicFile, NothingChangesWithoutCommit) {
   const Scratch scratch;
   const std::string path = scratch.file("a", "old");
   {
@@ -78,7 +78,7 @@ TEST(AtomicFile, RefusesDevicesFoldersAndMissingFolders) {
   EXPECT_EQ(scratch.entries(), 0);
 }
 
-// A full disk, as a limit on the size of files in a process of its own: the write fails part of the way.
+// A full disk, simulated by a file size limit in a child process: the write fails partway.
 TEST(AtomicFile, AFailedWriteLeavesTheOldFile) {
   const Scratch scratch;
   const std::string path = scratch.file("a", "old");
@@ -104,7 +104,7 @@ TEST(AtomicFile, AFailedWriteLeavesTheOldFile) {
   EXPECT_EQ(scratch.entries(), 1);
 }
 
-TEST(MakeDirectories, MakesAllAndAcceptsWhatIsThere) {
+TEST(MakeDirectories, MakesAllAndAcceptsExistingOnes) {
   const Scratch scratch;
   make_directories(scratch.path("x/y/z"));
   make_directories(scratch.path("x/y/z"));

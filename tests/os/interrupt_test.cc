@@ -10,7 +10,7 @@
 namespace qkv {
 namespace {
 
-// In a process of its own, since the second signal ends it.
+// In a child process, since the second signal ends it.
 int status_of(void (*body)()) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -56,7 +56,7 @@ TEST(Interrupt, ATerminalThatClosesIsNotedUnlessItIsIgnored) {
     install_interrupt_latch();
     ::raise(SIGHUP);
     if (interrupt_requested()) ::_exit(1);
-    ::raise(SIGINT);  // after which all others have their default effect
+    ::raise(SIGINT);  // after which all others have their default action
     ::raise(SIGHUP);
     ::_exit(interrupt_signal() == SIGINT ? 0 : 2);
   });

@@ -23,7 +23,7 @@ std::string error_of(const std::string& path) {
   return "no error";
 }
 
-TEST(MappedFile, HoldsTheBytes) {
+TEST(MappedFile, ContainsTheBytes) {
   const Scratch scratch;
   const std::string content("a\0b\xff", 4);
   const MappedFile file(scratch.file("a", content));
@@ -37,13 +37,13 @@ TEST(MappedFile, MovesAndOutlivesItsName) {
   scratch.file("b", "new");
   std::filesystem::rename(scratch.path("b"), scratch.path("a"));
   MappedFile other(std::move(file));
-  EXPECT_EQ(file.size(), 0u);  // NOLINT: what a moved-from file holds is part of its contract
+  EXPECT_EQ(file.size(), 0u);  // NOLINT: the contents of a moved-from file are part of its contract
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(other.data()), other.size()), "old");
   other = MappedFile(scratch.path("a"));
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(other.data()), other.size()), "new");
 }
 
-TEST(MappedFile, RefusesWhatIsNoRegularFile) {
+TEST(MappedFile, RefusesAllButRegularFiles) {
   const Scratch scratch;
   EXPECT_THAT(error_of(scratch.path("none")), HasSubstr("none: cannot be opened: No such file or directory"));
   EXPECT_THAT(error_of(scratch.path(".")), HasSubstr("is a directory"));
@@ -51,10 +51,10 @@ TEST(MappedFile, RefusesWhatIsNoRegularFile) {
   EXPECT_THAT(error_of("/dev/zero"), HasSubstr("not a regular file"));
   const std::string pipe = scratch.path("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_THAT(error_of(pipe), HasSubstr("not a regular file"));  // and does not wait for a writer
+  EXPECT_THAT(error_of(pipe), HasSubstr("not a regular file"));  // and does not block waiting for a writer
 }
 
-// The rest of the last page reads as zeros; the sanitizer's builds must not let that pass.
+// The rest of the last page reads as zeros; sanitizer builds must detect such reads.
 TEST(MappedFile, AddressSanitizerKnowsItsEnd) {
 #if defined(__SANITIZE_ADDRESS__)
   const Scratch scratch;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Installs qkv into a folder, moves it, and lets projects outside use it.
+"""Installs qkv into a folder, moves it, and builds external projects with it.
 
     package_test.py BUILD SOURCE CXX CC                the installed tree: static, shared, C, versions, pkg-config, names
     package_test.py --fetch [--build] BUILD SOURCE CXX CC   FetchContent from the source: configured, or built and run
@@ -26,7 +26,7 @@ def run(*command, **more):
 
 
 def install(build, folder):
-    """Both components, then moved: nothing may remember where it was installed."""
+    """Installs both components, then moves them: no file may contain the original path."""
     for component in ("runtime", "development"):
         run("cmake", "--install", build, "--prefix", folder / "first", "--component", component)
     (folder / "first").rename(folder / "moved here")
@@ -66,7 +66,7 @@ def check_pkg_config(folder, prefix, compilers):
 
 
 def check_names(prefix):
-    """The shared library gives away what the public headers declare: C functions, and things of namespace qkv."""
+    """The shared library exports what the public headers declare: C functions, and symbols of namespace qkv."""
     library = next(prefix.rglob("libqkv.so"))
     symbols = re.findall(r"^\w+ \w (.*)$", run("nm", "-DC", "--defined-only", library), re.M)
     strange = [s for s in symbols if not re.match(r"(typeinfo (name )?for |vtable for )?qkv(::|_)", s) and "QKV_" not in s]
@@ -88,7 +88,7 @@ def check_files(prefix):
             sys.exit(f"{name} was not installed")
     for text in [*prefix.rglob("*.cmake"), *prefix.rglob("*.pc")]:
         if re.search(r"/tmp/|/home/|build/release|outside-", text.read_text()):
-            sys.exit(f"{text.name} remembers a folder of the machine that built it")
+            sys.exit(f"{text.name} contains a path of the machine that built it")
 
 
 def main():

@@ -29,7 +29,7 @@ TEST(Packed, base85_by_hand) {
   EXPECT_EQ(base85(Bytes{1, 0, 0, 0, 2, 1}), "(((()(++");
 }
 
-TEST(Packed, comes_back_and_never_opens_a_tag) {
+TEST(Packed, round_trips_and_never_opens_a_tag) {
   const Random random(3);
   for (const std::size_t size : {0, 1, 2, 3, 4, 5, 1000, 300001}) {
     for (const Deflate how : {Deflate::repeats, Deflate::values}) {
@@ -91,7 +91,7 @@ TEST(InspectCodes, scores_are_within_half_a_step) {
   const Random random(6);
   std::vector<float> scores(ctx * ctx);  // [7, 7]
   for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = static_cast<float>(30 * random.normal(i));
-  for (std::size_t j = 0; j < ctx; ++j) scores[ctx + j] = -2.5f;  // a row without a step
+  for (std::size_t j = 0; j < ctx; ++j) scores[ctx + j] = -2.5f;  // a constant row: the step is 0
   for (const int bits : {8, 16}) {
     Bytes bytes;
     append_scores(bytes, scores.data(), ctx, bits);
@@ -112,7 +112,7 @@ TEST(InspectCodes, scores_are_within_half_a_step) {
 TEST(InspectCodes, vectors_are_within_half_a_step) {
   const std::size_t ctx = 5, width = 9, stride = 11;
   const Random random(7);
-  std::vector<float> rows(ctx * stride);  // [5, 11]: 9 of each row count
+  std::vector<float> rows(ctx * stride);  // [5, 11]: only 9 of each row are used
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(random.normal(i));
   for (std::size_t c = 0; c < width; ++c) rows[2 * stride + c] = 0;
   for (std::size_t c = 0; c < width; ++c) rows[3 * stride + c] *= 1e30f;
@@ -134,8 +134,8 @@ TEST(InspectCodes, vectors_are_within_half_a_step) {
   EXPECT_THROW(append_vectors(bytes, rows.data(), ctx, width, stride, 8), std::invalid_argument);
 }
 
-TEST(InspectCodes, log_sums_give_scores_back) {
-  // Row 1: scores 1 and 3, so the log-sum is ln(e + e^3) = 3.126928.
+TEST(InspectCodes, log_sums_recover_scores) {
+  // Row 1: scores 1 and 3, so the log-sum-exp is ln(e + e^3) = 3.126928.
   const float sum = 3.126928f;
   const std::vector<float> scaled = {0.5f, 9, 1, 3}, pattern = {1, 0, std::exp(1 - sum), std::exp(3 - sum)};  // [2, 2]
   Bytes bytes;

@@ -28,7 +28,7 @@ std::size_t occurrences(const std::string& text, const std::string& wanted) {
   return found;
 }
 
-TEST(InspectPage, holds_markup_of_the_text_as_text) {
+TEST(InspectPage, escapes_markup_in_the_text) {
   const RandomPass pass(2, 2, 40, 4);
   const std::string html = inspect_html(pass.page);
   EXPECT_EQ(occurrences(html, "</script>"), occurrences(html, "<script"));
@@ -37,11 +37,11 @@ TEST(InspectPage, holds_markup_of_the_text_as_text) {
   EXPECT_THAT(html, HasSubstr("\\u003c/script\\u003e"));
   EXPECT_THAT(html, HasSubstr("not evidence of what a head means"));
   EXPECT_THAT(html, HasSubstr("default-src 'none'"));
-  EXPECT_EQ(occurrences(html, "http://"), occurrences(html, "http://www.w3.org/"));  // names of formats alone
+  EXPECT_EQ(occurrences(html, "http://"), occurrences(html, "http://www.w3.org/"));  // only names of formats
   EXPECT_EQ(occurrences(html, "https://"), 0u);
 }
 
-TEST(InspectPage, keeps_to_the_bytes_it_may_have) {
+TEST(InspectPage, keeps_to_its_size_limit) {
   const RandomPass pass(3, 4, 48, 16);
   const std::string finest = inspect_html(pass.page);
   EXPECT_THAT(finest, HasSubstr("\"weightPeak\":65535,\"weightPower\":3,\"scoreBits\":16,\"vectorBits\":[16,16,"));
@@ -80,8 +80,8 @@ TEST(InspectPage, keeps_the_vectors_of_the_most_interesting_heads) {
 }
 
 TEST(InspectPage, ranks_heads_on_the_text) {
-  // Tokens a b a b; one head. Row 2 reads key 1 (previous) half and key 0 (first, the same token) half; row 3 reads key
-  // 2, which is the previous token and the one after the last b.
+  // Tokens a b a b; one head. Row 2 gives weight 1/2 to key 1 (previous) and 1/2 to key 0 (first, and the same token);
+  // row 3 attends to key 2, which is the previous token and the one after the last b.
   const std::vector<float> pattern = {1, 0, 0, 0, 0.25f, 0.75f, 0, 0, 0.5f, 0.5f, 0, 0, 0, 0, 1, 0};  // [4, 4]
   InspectPage page;
   page.n_head = page.n_kv_head = 1;
@@ -97,7 +97,7 @@ TEST(InspectPage, ranks_heads_on_the_text) {
   EXPECT_DOUBLE_EQ(scores[0][3], (0.5 + 1) / 2);         // the one after it
 }
 
-TEST(InspectPage, refuses_what_does_not_fit) {
+TEST(InspectPage, refuses_inconsistent_input) {
   RandomPass pass(1, 2, 5, 4);
   InspectPage page = pass.page;
   page.layers[0].k = nullptr;
@@ -117,13 +117,13 @@ TEST(InspectPage, refuses_what_does_not_fit) {
     if (&numbers - pass.numbers.data() < 6) {  // q, k, v, z, scaled scores, pattern
       EXPECT_THROW(inspect_html(pass.page), std::invalid_argument) << &numbers - pass.numbers.data();
     } else {
-      EXPECT_NO_THROW(inspect_html(pass.page));  // a probability of the lens is null
+      EXPECT_NO_THROW(inspect_html(pass.page));  // a lens probability becomes null
     }
     (*numbers)[0] = before;
   }
 }
 
-TEST(TokenLabels, tell_parts_of_characters_apart) {
+TEST(TokenLabels, distinguish_parts_of_characters) {
   const std::vector<TokenLabel> labels = token_labels({"a\xE8", "\x92",
                                                        "\x94"
                                                        "b",

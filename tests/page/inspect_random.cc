@@ -39,7 +39,7 @@ const char* const kWords[] = {"The",
                               " v",
                               " &amp;"};
 
-// What head `h` of layer `l` adds to the score of key j for query i.
+// The contribution of head `h` of layer `l` to the score of key j for query i.
 float habit(std::int64_t l, std::int64_t h, std::int64_t i, std::int64_t j, bool same, bool after_same) {
   switch ((7 * l + h) % 12) {
     case 2:

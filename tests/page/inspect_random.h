@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A drawn pass for tests of the inspection page: heads that behave in known ways among heads that do not, over a text
-// in several scripts with markup in it. No model computes it, but each row's weights are the softmax of its scores.
+// A random pass for tests of the inspection page: heads with known behaviour among random ones, over a text in several
+// scripts that contains markup. No model computes it, but each row's weights are the softmax of its scores.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct RandomPass {
   RandomPass(std::int64_t n_layer, std::int64_t n_head, std::int64_t ctx, std::int64_t d_k, std::uint64_t seed = 1);
 
   InspectPage page;
-  std::vector<std::unique_ptr<std::vector<float>>> numbers;      // what page points at
-  std::vector<std::unique_ptr<std::vector<std::int32_t>>> tops;  // ids of the lens
+  std::vector<std::unique_ptr<std::vector<float>>> numbers;      // the arrays that page points to
+  std::vector<std::unique_ptr<std::vector<std::int32_t>>> tops;  // top ids of the lens
 };
 
 }  // namespace qkv::test

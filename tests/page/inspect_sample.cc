@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// inspect_sample OUT.html N_LAYER N_HEAD CTX D_K: the page of a drawn pass, for tests in a browser.
+// inspect_sample OUT.html N_LAYER N_HEAD CTX D_K: writes the page of a random pass, for tests in a browser.
 #include <cstdlib>
 #include <exception>
 #include <fstream>

@@ -20,7 +20,7 @@ TEST(Series, KeepsAFewNumbersAsTheyAre) {
   EXPECT_EQ(series.buckets()[2].mean(), 1.5);
 }
 
-TEST(Series, PutsNeighboursTogether) {
+TEST(Series, MergesNeighbours) {
   Series series(4);
   for (int step = 0; step <= 4; ++step) series.add(step, step * step);  // 0 1 | 4 9 | 16
   ASSERT_EQ(series.buckets().size(), 3U);
@@ -32,7 +32,7 @@ TEST(Series, PutsNeighboursTogether) {
   EXPECT_EQ(second.greatest, 9);
   EXPECT_EQ(second.mean(), 6.5);
   EXPECT_EQ(second.count, 2);
-  series.add(5, 25);  // joins 16
+  series.add(5, 25);  // merged with 16
   ASSERT_EQ(series.buckets().size(), 3U);
   EXPECT_EQ(series.buckets()[2].mean(), 20.5);
 }
@@ -61,7 +61,7 @@ TEST(Series, KeepsASpikeOfOneStepInAMillion) {
   EXPECT_NEAR(total, sum, 1e-4);
 }
 
-TEST(Series, LeavesOutWhatCannotBeShown) {
+TEST(Series, OmitsValuesThatCannotBeShown) {
   Series series(2);
   series.add(5, std::nan(""));
   series.add(6, std::numeric_limits<double>::infinity());
@@ -73,14 +73,14 @@ TEST(Series, LeavesOutWhatCannotBeShown) {
   EXPECT_EQ(series.buckets()[0].count, 1);
 }
 
-TEST(Series, StandsStepsOfAnySize) {
+TEST(Series, AcceptsStepsOfAnySize) {
   Series series(2);
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   for (const std::int64_t step : {std::int64_t{0}, most / 4, most / 3, most / 2, most - 1, most}) series.add(step, 1);
   EXPECT_LE(series.buckets().size(), 3U);
 }
 
-TEST(Marks, CountWhatLiesCloseTogether) {
+TEST(Marks, MergeCloseEventsAndCountThem) {
   Marks marks("skipped", 2);
   marks.add(4, "first");
   marks.add(5, "second");

@@ -22,7 +22,7 @@ int count(const std::string& text, const std::string& piece) {
   return found;
 }
 
-TEST(TrainingPage, ShowsTheNumbersWithoutAScriptToo) {
+TEST(TrainingPage, ShowsTheNumbersWithoutJavaScriptToo) {
   TrainingPage page;
   page.title = "small";
   page.phase = "running";
@@ -48,7 +48,7 @@ TEST(TrainingPage, ShowsTheNumbersWithoutAScriptToo) {
   }
 }
 
-TEST(TrainingPage, ShowsNoShareOfAPeakThatCannotBe) {
+TEST(TrainingPage, OmitsAnImpossibleShareOfThePeak) {
   TrainingPage page;
   page.peak_fraction = 0.8125;
   EXPECT_THAT(training_page(page), HasSubstr("81.2 % of the machine's peak"));
@@ -58,10 +58,10 @@ TEST(TrainingPage, ShowsNoShareOfAPeakThatCannotBe) {
   }
 }
 
-TEST(TrainingPage, NeedsNothingElse) {
+TEST(TrainingPage, IsSelfContained) {
   const std::string html = training_page(TrainingPage());
   for (const char* piece : {"http:", "https:", "src=", "@import", "<link rel=\"stylesheet", "<iframe"}) {
-    std::string without = html;  // the name of SVG is no address
+    std::string without = html;  // the SVG namespace is not an external address
     for (const std::string& name : {std::string("http://www.w3.org/2000/svg"), std::string("script-src")}) {
       for (std::size_t at; (at = without.find(name)) != std::string::npos;) without.erase(at, name.size());
     }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation is true: its C++ is quoted from programs that are built and run; commands whose output does not
+"""The documentation is correct: its C++ is quoted from programs that are built and run; commands whose output does not
 depend on the machine (console blocks of README.md and docs/command_line.md) print that output; every link to a file
-leads to one; every page is in the table of contents; and every module of src/ is in the repository layout.
+is valid; every page is in the table of contents; and every module of src/ is in the repository layout.
 
     readme_test.py ROOT QKV
 """
@@ -22,7 +22,7 @@ def quoted_program(root, name="attention", mark="README"):
 
 
 def console_faults(document, text, qkv):
-    """```console blocks: a command, then exactly its output; a line '...' stands for any lines."""
+    """```console blocks: a command, then exactly its output; a line '...' matches any lines."""
     for block in blocks(text, "console"):
         command, _, wanted = block.partition("\n")
         if not command.startswith("$ qkv "):
@@ -62,7 +62,7 @@ def faults(root, qkv):
 
 def main():
     found = list(faults(pathlib.Path(sys.argv[1]), sys.argv[2]))
-    print("\n".join(found) if found else "the documentation is true")
+    print("\n".join(found) if found else "the documentation is correct")
     sys.exit(1 if found else 0)
 
 

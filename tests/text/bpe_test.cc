@@ -16,7 +16,7 @@ using testing::ElementsAre;
 
 using Ids = std::vector<std::int32_t>;
 
-// Bytes, no end token, and the given merges, each of two spellings, in order.
+// Bytes, no end token, and the given merges, each as a pair of strings, in order.
 TokenizerData with_merges(const std::vector<std::pair<std::string, std::string>>& merges) {
   TokenizerData data;
   for (int b = 0; b < 256; ++b) data.tokens.emplace_back(1, static_cast<char>(b));
@@ -38,7 +38,7 @@ std::vector<std::string> encoded(const TokenizerData& data, std::string_view pie
   return tokens;
 }
 
-// The same by the definition: again and again the leftmost of the most urgent pairs.
+// The same by the definition: repeatedly merges the leftmost pair of the highest priority.
 Ids naive_encode(const TokenizerData& data, std::string_view piece) {
   std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::size_t, std::int32_t>> ranks;
   for (std::size_t r = 0; r < data.merges.size(); ++r)
@@ -75,7 +75,7 @@ TEST(BpeEncoder, MergesFromTheLeft) {
   EXPECT_THAT(encoded(data, "aaaaa"), ElementsAre("aa", "aa", "a"));
 }
 
-// ggml-org/llama.cpp PR #7193: a whole word in the vocabulary that no merge reaches.
+// ggml-org/llama.cpp PR #7193: a whole word in the vocabulary that merges cannot form.
 TEST(BpeEncoder, HonoursIgnoreMerges) {
   TokenizerData data = with_merges({{"b", "c"}});
   data.tokens.push_back("abc");
@@ -83,11 +83,11 @@ TEST(BpeEncoder, HonoursIgnoreMerges) {
   data.ignore_merges = true;
   EXPECT_THAT(encoded(data, "abc"), ElementsAre("abc"));
   EXPECT_THAT(encoded(data, "abcabc"), ElementsAre("a", "bc", "a", "bc"));
-  data.added.push_back({.id = 257, .content = "abc", .special = true});  // control tokens are no words
+  data.added.push_back({.id = 257, .content = "abc", .special = true});  // control tokens are not words
   EXPECT_THAT(encoded(data, "abc"), ElementsAre("a", "bc"));
 }
 
-TEST(BpeEncoder, RefusesWhatCannotBe) {
+TEST(BpeEncoder, RefusesInvalidData) {
   TokenizerData missing = with_merges({});
   missing.tokens[7] = "xx";
   EXPECT_THROW(BpeEncoder{missing}, std::invalid_argument);
@@ -98,7 +98,7 @@ TEST(BpeEncoder, RefusesWhatCannotBe) {
   EXPECT_THROW(BpeEncoder{outside}, std::invalid_argument);
 }
 
-// A text over few letters, so that pairs overlap and merges chain.
+// Text over few letters, so that pairs overlap and merges chain.
 std::string letters(std::uint64_t seed, std::uint64_t length, std::uint64_t kinds) {
   const Random random(seed);
   std::string text;
@@ -118,7 +118,7 @@ TEST(BpeEncoder, AgreesWithTheDefinition) {
   }
 }
 
-// The trainer by the definition: count everything again for each merge.
+// The trainer by the definition: recounts everything for each merge.
 TokenizerData naive_train(const std::string& text, std::size_t size) {
   TokenizerData data = byte_tokenizer_data();
   std::vector<Ids> pieces;
@@ -133,7 +133,7 @@ TokenizerData naive_train(const std::string& text, std::size_t size) {
       for (std::size_t i = 0; i + 1 < ids.size(); ++i) ++counts[{ids[i], ids[i + 1]}];
     std::pair<std::int32_t, std::int32_t> best;
     std::int64_t most = 1;
-    for (const auto& [pair, count] : counts)  // in order, so the lowest pair of the most frequent stays
+    for (const auto& [pair, count] : counts)  // in order, so the lowest of the most frequent pairs wins
       if (count > most) {
         best = pair;
         most = count;
@@ -173,9 +173,9 @@ TEST(BpeTrainer, AgreesWithTheDefinition) {
   }
 }
 
-TEST(BpeTrainer, LearnsByHand) {
-  // low x 5, " low" is not there; pieces: "low" 1, " low" 1, " lower" 1, " lowest" 1. The pairs l-o and o-w occur four
-  // times each; 'l' is below 'o', so l-o is first; then lo-w; then ' '-low three times; " low"-e twice.
+TEST(BpeTrainer, MatchesAHandWorkedExample) {
+  // low x 5, " low" does not occur; pieces: "low" 1, " low" 1, " lower" 1, " lowest" 1. The pairs l-o and o-w occur
+  // four times each; 'l' is below 'o', so l-o is first; then lo-w; then ' '-low three times; " low"-e twice.
   const TokenizerData data = train_bpe_data("low low lower lowest", 1000, {});
   EXPECT_THAT(std::vector<std::string>(data.tokens.begin() + 257, data.tokens.end()),
               ElementsAre("lo", "low", " low", " lowe"));
@@ -184,7 +184,7 @@ TEST(BpeTrainer, LearnsByHand) {
 }
 
 TEST(BpeTrainer, CountsEveryAdjacentPairAndMergesFromTheLeft) {
-  // "aaaaa": a-a stands in four places; (aa)(aa)a; then aa-aa and aa-a stand once each, so there are no further merges.
+  // "aaaaa": a-a occurs in four places; (aa)(aa)a; then aa-aa and aa-a occur once each, so training stops.
   const TokenizerData data = train_bpe_data("aaaaa", 300, {});
   EXPECT_THAT(std::vector<std::string>(data.tokens.begin() + 257, data.tokens.end()), ElementsAre("aa"));
 }
@@ -205,7 +205,7 @@ TEST(BpeTrainer, StopsAtTheSizeAndReportsProgress) {
   EXPECT_THROW(train_bpe_data(text, 256, {}), std::invalid_argument);
 }
 
-TEST(BpeEncoder, BytesWithoutATokenAreLeftOutWhereAllowed) {
+TEST(BpeEncoder, BytesWithoutATokenAreDroppedIfAllowed) {
   TokenizerData data;
   data.tokens = {"a", "b", "ab", "<x>"};
   data.merges = {{0, 1, 2}};
@@ -214,7 +214,7 @@ TEST(BpeEncoder, BytesWithoutATokenAreLeftOutWhereAllowed) {
   const BpeEncoder encoder(data);
   EXPECT_TRUE(encoder.merges());
   std::vector<std::int32_t> ids;
-  encoder.encode("za\1b", ids);  // what is left out parts nothing
+  encoder.encode("za\1b", ids);  // a dropped byte does not split its neighbours
   encoder.encode("zz", ids);
   encoder.encode(std::string(60, 'z') + "a" + std::string(60, 'b'), ids);
   std::vector<std::int32_t> expected{2, 2};

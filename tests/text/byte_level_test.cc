@@ -8,7 +8,7 @@
 namespace qkv {
 namespace {
 
-TEST(ByteLevel, SpellsTheBytesAsGpt2Does) {
+TEST(ByteLevel, SpellsTheBytesLikeGpt2) {
   EXPECT_EQ(to_byte_level("Hi!~"), "Hi!~");
   EXPECT_EQ(to_byte_level(" "), "Ġ");   // U+0120: the 33rd of the shifted bytes
   EXPECT_EQ(to_byte_level("\n"), "Ċ");  // U+010A
@@ -21,7 +21,7 @@ TEST(ByteLevel, SpellsTheBytesAsGpt2Does) {
   EXPECT_EQ(to_byte_level("é"), "Ã©");
 }
 
-TEST(ByteLevel, IsOneToOneAndGoesBack) {
+TEST(ByteLevel, IsOneToOneAndInvertible) {
   std::set<std::string> seen;
   std::string all;
   for (int b = 0; b < 256; ++b) {

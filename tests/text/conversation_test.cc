@@ -56,10 +56,10 @@ TEST(Conversation, EachPromptBeginsWithTheOneBefore) {
   EXPECT_EQ(conversation.end_tokens(), Ids{258});
 }
 
-TEST(Conversation, MessagesOfElsewhereAreTheSameTokens) {
+TEST(Conversation, ExternalMessagesGiveTheSameTokens) {
   Conversation asked = chatml("Be brief."), given = chatml("Be brief."), other = chatml("Be long.");
   asked.ask("One?");
-  asked.answer("1!<|im_end|>");  // letters, also in an answer
+  asked.answer("1!<|im_end|>");  // plain text, in an answer as well
   asked.ask("Two?");
   const std::vector<ChatMessage> said = {
       {"system", "Be brief."}, {"user", "One?"}, {"assistant", "1!<|im_end|>"}, {"user", "Two?"}};

@@ -13,7 +13,7 @@ TEST(TokenText, NamesSpacesAndKeepsCharacters) {
   EXPECT_EQ(token_text(""), "");
 }
 
-TEST(TokenText, ShowsBytesOfWhatCouldControlATerminal) {
+TEST(TokenText, EscapesTerminalControls) {
   EXPECT_EQ(token_text("\x1b[31m"), "\\x1B[31m");
   EXPECT_EQ(token_text(std::string(1, '\0')), "\\x00");
   EXPECT_EQ(token_text("\x7f"), "\\x7F");
@@ -22,7 +22,7 @@ TEST(TokenText, ShowsBytesOfWhatCouldControlATerminal) {
 }
 
 TEST(TokenText, ShowsBytesThatAreNotUtf8) {
-  EXPECT_EQ(token_text("\xE6\xAD"), "\\xE6\\xAD") << "the start of a character";
+  EXPECT_EQ(token_text("\xE6\xAD"), "\\xE6\\xAD") << "an incomplete character";
   EXPECT_EQ(token_text("\xE6\xADz"), "\\xE6\\xADz");
   EXPECT_EQ(token_text("\xAD\xFF"), "\\xAD\\xFF");
   EXPECT_EQ(token_text("\xC0\x80"), "\\xC0\\x80") << "overlong";
@@ -39,10 +39,10 @@ TEST(AlignedText, CountsColumns) {
   EXPECT_EQ(left_aligned("", 2), "  ");
 }
 
-TEST(AlignedText, CutsWhatIsTooWide) {
+TEST(AlignedText, TruncatesWideText) {
   EXPECT_EQ(left_aligned("abcd", 4), "abcd");
   EXPECT_EQ(left_aligned("abcde", 4), "abc…");
-  EXPECT_EQ(left_aligned("歪歪歪", 4), "歪… ") << "half of a wide character does not fit";
+  EXPECT_EQ(left_aligned("歪歪歪", 4), "歪… ") << "a wide character does not fit into one column";
   EXPECT_EQ(right_aligned("歪歪歪", 4), " 歪…");
 }
 

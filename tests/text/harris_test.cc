@@ -13,8 +13,8 @@ namespace {
 
 using testing::ElementsAre;
 
-// A language of three stems and three endings, each stem with each ending. Behind a stem any ending may come and before
-// an ending any stem, so stems and endings are what is found.
+// A language of three stems and three endings, in all combinations. Any ending may follow a stem and any stem may
+// precede an ending, so stems and endings are the segments found.
 TEST(Harris, FindsStemsAndEndings) {
   std::string text;
   for (const char* stem : {"walk", "jump", "rest"})
@@ -31,18 +31,18 @@ TEST(Harris, FindsStemsAndEndings) {
   EXPECT_THROW(train_harris_data(text, 256), std::invalid_argument);
 }
 
-TEST(Harris, ReadsTheLongestFirst) {
+TEST(Harris, MatchesTheLongestSegmentFirst) {
   const Tokenizer tokenizer = Tokenizer::from_data(harris_data({"the", "there", "re", "a"}));
   EXPECT_EQ(tokenizer.size(), 4 + 257);
   EXPECT_EQ(tokenizer.end_token(), 4 + 256);
   EXPECT_THAT(tokenizer.encode("there"), ElementsAre(1));
-  EXPECT_THAT(tokenizer.encode("thera"), ElementsAre(0, 4 + 'r', 3));  // a segment of one byte before the byte
+  EXPECT_THAT(tokenizer.encode("thera"), ElementsAre(0, 4 + 'r', 3));  // a one-byte segment has priority over the byte
   EXPECT_THAT(tokenizer.encode("\xFFre"), ElementsAre(4 + 255, 2));
   EXPECT_THAT(tokenizer.encode("<|endoftext|>", SpecialTokens::as_ids), ElementsAre(260));
   EXPECT_THROW(HarrisEncoder(harris_data({"ab", "ab"})), std::invalid_argument);
 }
 
-TEST(Harris, EveryByteStringComesBack) {
+TEST(Harris, EveryByteStringRoundTrips) {
   const Tokenizer tokenizer = Tokenizer::train_harris("the thing that they think through, the thin thing\n", 300);
   const Random random(5);
   for (std::uint64_t round = 0; round < 200; ++round) {

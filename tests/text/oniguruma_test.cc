@@ -11,7 +11,7 @@
 namespace qkv {
 namespace {
 
-TEST(Oniguruma, WritesOutWhatTheEnginesTakeDifferently) {
+TEST(Oniguruma, ExpandsWhatTheEnginesTreatDifferently) {
   EXPECT_EQ(from_oniguruma(R"(\s+(?!\S)|[^\s\p{L}]| ?\p{N}{1,3})"),
             R"(\p{White_Space}+(?!\P{White_Space})|[^\p{White_Space}\p{L}]| ?\p{N}{1,3})");
   EXPECT_EQ(from_oniguruma(R"(\d\w[\w\-]\v)"),
@@ -21,7 +21,7 @@ TEST(Oniguruma, WritesOutWhatTheEnginesTakeDifferently) {
   EXPECT_EQ(from_oniguruma(R"((?i:'s)|(?<=a)(?>b)\(\r\n)"), R"((?i:'s)|(?<=a)(?>b)\(\r\n)");
 }
 
-TEST(Oniguruma, RefusesWhatHasNoCertainCounterpart) {
+TEST(Oniguruma, RefusesConstructsWithoutAnEquivalent) {
   for (const char* pattern :
        {R"(\h)",     R"(\R)",   R"(\X)",   R"(\b)",   R"(\1)",     R"(\K)",      R"([[:alpha:]])", R"([a[bc]])",
         R"([a&&b])", R"([])",   R"([^]])", R"([\W])", R"((?m:a))", R"((?<n>a))", R"((*UTF))",      R"(a{1,2}+)",
@@ -29,8 +29,8 @@ TEST(Oniguruma, RefusesWhatHasNoCertainCounterpart) {
     EXPECT_THROW(from_oniguruma(pattern), std::invalid_argument) << pattern;
 }
 
-// U+180E is a space to PCRE2 and no longer to Unicode.
-TEST(Oniguruma, SpacesAreUnicodes) {
+// U+180E is whitespace in PCRE2 but no longer in Unicode.
+TEST(Oniguruma, SpacesFollowUnicode) {
   std::vector<std::string> pieces;
   Splitter({std::string(kGpt2Pattern)}).split("a\u180Eb \u2003c", [&](std::string_view p) { pieces.emplace_back(p); });
   EXPECT_THAT(pieces, testing::ElementsAre("a", "\u180E", "b", " ", "\u2003", "c"));
@@ -43,7 +43,7 @@ TEST(Normalise, Forms) {
   EXPECT_EQ(in("\uFB01\u00B2", Normaliser::nfkc), "fi2");
   EXPECT_EQ(in("\u1E9B\u0323", Normaliser::nfkd), "s\u0323\u0307");
   EXPECT_EQ(in("\uFB01", Normaliser::nfc), "\uFB01");
-  EXPECT_EQ(in("e\xFF\u0301", Normaliser::nfc), "e\xFF\u0301");  // no character joins over what is no UTF-8
+  EXPECT_EQ(in("e\xFF\u0301", Normaliser::nfc), "e\xFF\u0301");  // nothing composes across an invalid byte
   EXPECT_EQ(in("", Normaliser::nfc), "");
   EXPECT_EQ(normalise("e\u0301\uFB01", std::vector{Normaliser::nfkd, Normaliser::nfc}),
             "\u00e9"

@@ -22,7 +22,7 @@ TEST(PieceCounts, CountsPiecesOfAnyBytes) {
   EXPECT_EQ(counts.size(), 5u);
 }
 
-TEST(PieceCounts, AgreesWithAMapHoweverItIsPutTogether) {
+TEST(PieceCounts, AgreesWithAMapAlsoWhenMerged) {
   const Random random(4);
   std::map<std::string, std::int64_t> wanted;
   PieceCounts whole, joined;
@@ -46,11 +46,11 @@ TEST(PieceCounts, AgreesWithAMapHoweverItIsPutTogether) {
   EXPECT_EQ(joined.sorted(), sorted);
 }
 
-TEST(PieceCounts, ForgetsTheRarestPastItsLimits) {
+TEST(PieceCounts, DropsTheRarestPastItsLimits) {
   PieceCounts few({8, 1000}), part;
   for (int i = 0; i < 9; ++i) part.add(std::string(1, static_cast<char>('a' + i)), i < 3 ? 10 : i < 6 ? 2 : 1);
   few.merge(part);
-  // Those of one go, then those of two: half of eight is left at most.
+  // Pieces seen once are dropped, then those seen twice: at most half of eight stay.
   EXPECT_THAT(few.sorted(), ElementsAre(Pair("a", 10), Pair("b", 10), Pair("c", 10)));
   EXPECT_EQ(few.forgotten(), 6);
   PieceCounts short_ones({100, 20}), long_one;

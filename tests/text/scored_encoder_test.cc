@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces by score, worked by hand.
+// Tokenization by score, worked by hand.
 #include "text/scored_encoder.h"
 
 #include <gmock/gmock.h>
@@ -51,20 +51,20 @@ TEST(ScoredEncoder, TheHighestScoreFirstThenTheLeftmost) {
   const TokenizerData data = data_of({{"a", -9}, {"b", -9}, {"ab", -2}, {"ba", -1}, {"aba", -3}, {"bb", -1}}, true);
   EXPECT_THAT(encode(data, "ab"), ElementsAre(4));
   EXPECT_THAT(encode(data, "aba"), ElementsAre(6));      // a ba -> aba
-  EXPECT_THAT(encode(data, "bba"), ElementsAre(7, 2));   // bb and ba are equal: bb stands first
+  EXPECT_THAT(encode(data, "bba"), ElementsAre(7, 2));   // bb and ba tie: bb is further left
   EXPECT_THAT(encode(data, "abab"), ElementsAre(6, 3));  // ba: a ba b -> aba b
   EXPECT_THAT(encode(data, ""), ElementsAre());
 }
 
-TEST(ScoredEncoder, WhatIsNoTokenBecomesItsBytes) {
+TEST(ScoredEncoder, UnknownTextBecomesBytes) {
   const TokenizerData data = data_of({{"a", -1}, {"\xC3\xA9", -1}}, true);
   const auto byte = [&](int b) { return data.byte_ids[static_cast<std::size_t>(b)]; };
   EXPECT_THAT(encode(data, "a\xC3\xA9z"), ElementsAre(2, 3, byte('z')));
   EXPECT_THAT(encode(data, "\xC3\xA8"), ElementsAre(byte(0xC3), byte(0xA8)));
   EXPECT_THAT(encode(data, std::string_view("\0\xFF", 2)), ElementsAre(byte(0), byte(0xFF)));
-  // A byte's token is never a piece of text: <s> by its letters is text.
+  // Control tokens never match text: <s> spelt out is plain text.
   EXPECT_EQ(encode(data, "<s>").size(), 3u);
-  EXPECT_THAT(encode(data_of({{"a", -1}}, false), "az"), ElementsAre(2, 0));  // no bytes: unknown
+  EXPECT_THAT(encode(data_of({{"a", -1}}, false), "az"), ElementsAre(2, 0));  // no byte tokens: unknown
 }
 
 TEST(ScoredEncoder, MarksAreSpaces) {
@@ -76,16 +76,16 @@ TEST(ScoredEncoder, MarksAreSpaces) {
   EXPECT_EQ(with_spaces("\xE2\x96"), "\xE2\x96");
 }
 
-TEST(ScoredEncoder, RefusesWhatCannotBeATokenizer) {
+TEST(ScoredEncoder, RefusesInvalidData) {
   TokenizerData data = data_of({{"a", -1}}, false);
   data.unknown_token = -1;
-  EXPECT_THROW(ScoredEncoder{data}, std::invalid_argument);  // nothing stands for a byte
+  EXPECT_THROW(ScoredEncoder{data}, std::invalid_argument);  // no token for bytes
   data = data_of({{"a", -1}}, true);
   data.scores.pop_back();
   EXPECT_THROW(ScoredEncoder{data}, std::invalid_argument);
 }
 
-// The same by the definition: look over all neighbours, join the best, again.
+// The same by the definition: compare all neighbours, merge the best pair, repeat.
 std::vector<std::int32_t> by_definition(const TokenizerData& data, const std::string& text) {
   std::vector<std::string> parts;
   for (const char c : text) parts.emplace_back(1, c);
@@ -113,7 +113,7 @@ std::vector<std::int32_t> by_definition(const TokenizerData& data, const std::st
   return ids;
 }
 
-TEST(ScoredEncoder, AgreesWithTheDefinitionOnDrawnTexts) {
+TEST(ScoredEncoder, AgreesWithTheDefinitionOnRandomTexts) {
   std::vector<std::pair<std::string, float>> tokens{{"a", -9}, {"b", -9}, {"c", -9}};
   const Random random(5, 0);
   std::uint64_t draw = 0;

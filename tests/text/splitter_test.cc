@@ -19,14 +19,14 @@ std::vector<std::string> pieces(std::string_view text, const std::vector<std::st
 }
 std::vector<std::string> gpt2(std::string_view text) { return pieces(text, {std::string(kGpt2Pattern)}); }
 
-TEST(Splitter, SplitsAsGpt2Does) {
+TEST(Splitter, SplitsLikeGpt2) {
   EXPECT_THAT(gpt2("Hello world"), ElementsAre("Hello", " world"));
   EXPECT_THAT(gpt2("I'll say: don't!"), ElementsAre("I", "'ll", " say", ":", " don", "'t", "!"));
   EXPECT_THAT(gpt2("In 1611, KJV."), ElementsAre("In", " 1611", ",", " KJV", "."));
-  EXPECT_THAT(gpt2("a   b"), ElementsAre("a", "  ", " b"));  // the last space belongs to the word
+  EXPECT_THAT(gpt2("a   b"), ElementsAre("a", "  ", " b"));  // the last space belongs to the next word
   EXPECT_THAT(gpt2("a \n\n b\n"), ElementsAre("a", " \n\n", " b", "\n"));
   EXPECT_THAT(gpt2("end  "), ElementsAre("end", "  "));
-  EXPECT_THAT(gpt2("I'LL"), ElementsAre("I", "'", "LL"));  // contractions in lower case only
+  EXPECT_THAT(gpt2("I'LL"), ElementsAre("I", "'", "LL"));  // only lower-case contractions
   EXPECT_THAT(gpt2(""), ElementsAre());
 }
 
@@ -38,7 +38,7 @@ TEST(Splitter, KnowsLettersAndDigitsOfEveryScript) {
   EXPECT_THAT(gpt2("🦙🦙 ok"), ElementsAre("🦙🦙", " ok"));
 }
 
-TEST(Splitter, MakesInvalidBytesPiecesOfTheirOwn) {
+TEST(Splitter, InvalidBytesAreSeparatePieces) {
   EXPECT_THAT(gpt2("ab\xFFgh"), ElementsAre("ab", "\xFF", "gh"));
   EXPECT_THAT(gpt2("\xE6\xAD"), ElementsAre("\xE6", "\xAD"));
   EXPECT_THAT(gpt2("\xC0\x80 x"), ElementsAre("\xC0", "\x80", " x"));
@@ -46,13 +46,13 @@ TEST(Splitter, MakesInvalidBytesPiecesOfTheirOwn) {
   EXPECT_THAT(gpt2(std::string("a\0b", 3)), ElementsAre("a", std::string("\0", 1), "b"));
 }
 
-TEST(Splitter, GoesThroughItsStages) {
+TEST(Splitter, AppliesItsStagesInOrder) {
   EXPECT_THAT(pieces("a1 2", {}), ElementsAre("a1 2"));
   EXPECT_THAT(pieces("ab12 34", {R"(\p{N})"}), ElementsAre("ab", "1", "2", " ", "3", "4"));
-  // SmolLM: digits one by one, then GPT-2's split of what is between.
+  // SmolLM: splits off single digits, then applies GPT-2's pattern to the rest.
   EXPECT_THAT(pieces("year 1611 in", {R"(\p{N})", std::string(kGpt2Pattern)}),
               ElementsAre("year", " ", "1", "6", "1", "1", " in"));
-  EXPECT_THAT(pieces("abc", {"x*"}), ElementsAre("abc"));  // an empty match is none
+  EXPECT_THAT(pieces("abc", {"x*"}), ElementsAre("abc"));  // empty matches are ignored
   EXPECT_THROW(Splitter({"(unclosed"}), std::invalid_argument);
 }
 
@@ -75,8 +75,8 @@ TEST(Splitter, LosesNothing) {
   }
 }
 
-// The scanner of ASCII and the expression itself, which one more pair of brackets takes the scanner's place from.
-TEST(Splitter, ReadsAsciiAsTheExpressionDoes) {
+// Compares the ASCII scanner with the expression itself; an extra pair of brackets disables the scanner.
+TEST(Splitter, SplitsAsciiAsTheExpressionDoes) {
   const std::vector<std::string> expression{"(?:" + std::string(kGpt2Pattern) + ")"};
   const char* parts[] = {" ",   "  ", "\n", "\r\n", "\v",     "\f",     "a",      "Bc",     "'s",
                          "'t",  "'m", "'d", "'r",   "'re",    "'v",     "ve",     "'l",     "'ll",
@@ -86,14 +86,14 @@ TEST(Splitter, ReadsAsciiAsTheExpressionDoes) {
   std::uint64_t draw = 0;
   for (int round = 0; round < 4000; ++round) {
     std::string text;
-    // Mostly ASCII, then all of it.
+    // Mostly ASCII, then everything.
     const std::uint64_t kinds = round % 2 ? std::size(parts) : std::size(parts) - 9;
     for (std::uint64_t n = random.below(draw++, 12); n > 0; --n) text += parts[random.below(draw++, kinds)];
     ASSERT_EQ(gpt2(text), pieces(text, expression)) << text;
   }
 }
 
-TEST(Splitter, TakesLongRunsWithoutTrouble) {
+TEST(Splitter, HandlesLongRuns) {
   EXPECT_THAT(gpt2(std::string(3'000'000, 'x')), ElementsAre(std::string(3'000'000, 'x')));
   EXPECT_THAT(gpt2(std::string(1'000'000, ' ') + "x"), ElementsAre(std::string(999'999, ' '), " x"));
 }

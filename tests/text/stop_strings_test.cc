@@ -9,14 +9,14 @@ namespace {
 
 using qkv::StopStrings;
 
-TEST(StopStrings, NoneLetEverythingThrough) {
+TEST(StopStrings, WithoutAnyAllTextIsShown) {
   StopStrings none;
   EXPECT_EQ(none.push("abc"), "abc");
   EXPECT_EQ(none.flush(), "");
   EXPECT_FALSE(none.found());
 }
 
-TEST(StopStrings, OneThatIsCutOverTokensIsNeverShown) {
+TEST(StopStrings, OneThatSpansTokensIsNeverShown) {
   StopStrings stop({"\nUser:"});
   EXPECT_EQ(stop.push("Hello\n"), "Hello");
   EXPECT_EQ(stop.push("Us"), "");
@@ -28,11 +28,11 @@ TEST(StopStrings, OneThatIsCutOverTokensIsNeverShown) {
   EXPECT_EQ(stop.flush(), "");
 }
 
-TEST(StopStrings, WhatCannotBecomeOneAnyMoreIsShown) {
+TEST(StopStrings, TextThatCanNoLongerMatchIsShown) {
   StopStrings stop({"aab"});
   EXPECT_EQ(stop.push("a"), "");
   EXPECT_EQ(stop.push("a"), "");
-  EXPECT_EQ(stop.push("a"), "a");  // "aa" may go on to "aab"
+  EXPECT_EQ(stop.push("a"), "a");  // "aa" may become "aab"
   EXPECT_EQ(stop.push("c"), "aac");
   EXPECT_EQ(stop.push("xa"), "x");
   EXPECT_EQ(stop.flush(), "a");
@@ -46,8 +46,8 @@ TEST(StopStrings, TheFirstToBeCompleteEndsTheText) {
   EXPECT_EQ(together.push("xabcd"), "x");
 }
 
-// Every cut of a text into two and into single bytes shows the same.
-TEST(StopStrings, NoCutChangesWhatIsShown) {
+// Every split of a text into two parts or into single bytes shows the same.
+TEST(StopStrings, SplitsDoNotChangeTheOutput) {
   const std::string text = "one aabaac two\xE6\xAD\xAA end";
   for (const std::vector<std::string>& strings : std::vector<std::vector<std::string>>{
            {"aac"}, {"two"}, {"baa", "aaba"}, {"\xAD"}, {" end"}, {"nothing", "d"}, {"endless"}}) {

@@ -37,7 +37,7 @@ TEST(Tokenizer, BytesAreThemselves) {
   EXPECT_THROW(bytes.decode(-1), std::invalid_argument);
 }
 
-TEST(Tokenizer, EverySequenceOfBytesComesBack) {
+TEST(Tokenizer, EverySequenceOfBytesRoundTrips) {
   for (const Tokenizer& tokenizer : {Tokenizer::bytes(), Tokenizer::train_bpe(kText, 320, {})})
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
       const std::string text = random_bytes(seed, seed);
@@ -46,27 +46,27 @@ TEST(Tokenizer, EverySequenceOfBytesComesBack) {
 }
 
 // ggml-org/llama.cpp #8691: partial and invalid UTF-8.
-TEST(Tokenizer, InvalidUtf8ComesBack) {
+TEST(Tokenizer, InvalidUtf8RoundTrips) {
   const Tokenizer tokenizer = Tokenizer::train_bpe(kText, 300, {});
   for (const char* text : {"\xE6\xAD", "\xFF", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "the \xE6\xAD light"})
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
 }
 
-TEST(Tokenizer, LearntTokensMakeTheTextShorter) {
+TEST(Tokenizer, TrainedTokensShortenTheText) {
   const Tokenizer tokenizer = Tokenizer::train_bpe(kText, 300, {});
   EXPECT_LE(tokenizer.size(), 300);
   const std::vector<std::int32_t> ids = tokenizer.encode(kText);
   EXPECT_LT(ids.size() * 3, kText.size() * 2);
   EXPECT_EQ(tokenizer.decode(ids), kText);
-  // Pieces seen before and pieces seen first are encoded alike.
+  // Cached and new pieces are encoded the same way.
   std::vector<std::int32_t> twice = tokenizer.encode(kText + kText);
   const std::vector<std::int32_t> again = tokenizer.encode(kText);
   EXPECT_TRUE(std::equal(again.begin(), again.end(), twice.begin()));
   EXPECT_TRUE(std::equal(again.begin(), again.end(), twice.begin() + static_cast<std::ptrdiff_t>(again.size())));
 }
 
-// More pieces than are remembered, of lengths around what fits, met again and again.
-TEST(TextEncoder, GivesTheIdsOfTheTokenizer) {
+// More pieces than the cache holds, of lengths around its limit, repeated many times.
+TEST(TextEncoder, MatchesTheTokenizer) {
   const Tokenizer tokenizer = Tokenizer::train_bpe(kText, 300, {});
   const Random random(3);
   std::uint64_t draw = 0;
@@ -81,7 +81,7 @@ TEST(TextEncoder, GivesTheIdsOfTheTokenizer) {
   encoder.encode(text, again);
   EXPECT_EQ(ids, again);
   EXPECT_EQ(ids, tokenizer.encode(text));
-  std::vector<std::int32_t> piece_by_piece;  // each too short for a memory
+  std::vector<std::int32_t> piece_by_piece;  // each too short for the cache
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find(' ', at + 1), text.size());
     const std::vector<std::int32_t> piece = tokenizer.encode(text.substr(at, end - at));
@@ -91,7 +91,7 @@ TEST(TextEncoder, GivesTheIdsOfTheTokenizer) {
   EXPECT_EQ(ids, piece_by_piece);
 }
 
-// Pieces at the very end of the memory that may be read, of every length.
+// Pieces of every length at the very end of readable memory.
 TEST(TextEncoder, ReadsNothingPastTheText) {
   const Tokenizer tokenizer = Tokenizer::train_bpe(kText, 300, {});
   TextEncoder encoder(tokenizer);
@@ -103,7 +103,7 @@ TEST(TextEncoder, ReadsNothingPastTheText) {
   }
 }
 
-TEST(Tokenizer, TellsHowTrainingGoes) {
+TEST(Tokenizer, ReportsTrainingProgress) {
   struct Seen {
     std::int64_t last = 0;
     static void report(void* self, std::int64_t done, std::int64_t) { static_cast<Seen*>(self)->last = done; }
@@ -114,7 +114,7 @@ TEST(Tokenizer, TellsHowTrainingGoes) {
 }
 
 // ggml-org/llama.cpp #12743: the text of a control token in user input.
-TEST(Tokenizer, ControlTokensComeOnlyOnRequest) {
+TEST(Tokenizer, ControlTokensAreEncodedOnlyOnRequest) {
   for (const Tokenizer& tokenizer : {Tokenizer::bytes(), Tokenizer::train_bpe(kText, 300, {})}) {
     const std::string text = "a<|endoftext|>b";
     for (const std::int32_t id : tokenizer.encode(text)) EXPECT_NE(id, tokenizer.end_token());
@@ -124,7 +124,7 @@ TEST(Tokenizer, ControlTokensComeOnlyOnRequest) {
   }
 }
 
-TEST(Tokenizer, ServesManyThreads) {
+TEST(Tokenizer, IsThreadSafe) {
   const Tokenizer tokenizer = Tokenizer::train_bpe(kText, 300, {});
   const std::vector<std::int32_t> wanted = tokenizer.encode(kText);
   std::vector<std::thread> threads;
@@ -151,7 +151,7 @@ TEST(AddedTokens, TheLeftmostThenTheLongest) {
   EXPECT_THAT(found(AddedTokens(tokens, false), "xabcab bc"), ElementsAre("abc", "ab", "bc"));
 }
 
-TEST(AddedTokens, TakesSpacesAlong) {
+TEST(AddedTokens, StripsSpacesAroundIt) {
   EXPECT_THAT(found(AddedTokens({{.id = 1, .content = "<m>", .lstrip = true}}, false), "a \u2003<m> b"),
               ElementsAre(" \u2003<m>"));
   EXPECT_THAT(found(AddedTokens({{.id = 1, .content = "<m>", .rstrip = true}}, false), "a <m> \nb"),
@@ -159,7 +159,7 @@ TEST(AddedTokens, TakesSpacesAlong) {
   EXPECT_THAT(found(AddedTokens({{.id = 1, .content = "<m>"}}, false), "a <m> b"), ElementsAre("<m>"));
 }
 
-TEST(AddedTokens, StandsAloneIfAsked) {
+TEST(AddedTokens, MatchesOnlyWholeWordsIfRequested) {
   const AddedTokens tokens({{.id = 1, .content = "cat", .single_word = true}}, false);
   EXPECT_THAT(found(tokens, "cat cats xcat écat cat_ cat!"), ElementsAre("cat", "cat"));
   EXPECT_THAT(found(tokens,

@@ -13,7 +13,7 @@ using testing::ElementsAre;
 
 const std::string kUnknown = "\xEF\xBF\xBD";
 
-// What is shown after each push, and at the end.
+// The text shown after each push, and at the end.
 std::vector<std::string> shown(const std::vector<std::string>& pushes) {
   Utf8Stream stream;
   std::vector<std::string> parts;
@@ -56,12 +56,12 @@ TEST(Utf8Stream, ShowsWholeCharactersOnly) {
   EXPECT_THAT(shown({"\xF0\x9F", "\xA6\x99"}), ElementsAre("", "🦙", ""));
   EXPECT_THAT(shown({"a\xF0", "\x9F", "\xA6", "\x99z"}), ElementsAre("a", "", "", "🦙z", ""));
   EXPECT_THAT(shown({"\x85"}), ElementsAre(kUnknown, ""));
-  EXPECT_THAT(shown({"\xE6\xAD"}), ElementsAre("", kUnknown));  // the tail is flushed, as one character
+  EXPECT_THAT(shown({"\xE6\xAD"}), ElementsAre("", kUnknown));  // the tail is flushed as one character
   EXPECT_THAT(shown({""}), ElementsAre("", ""));
   EXPECT_THAT(shown({std::string("\0", 1)}), ElementsAre(std::string("\0", 1), ""));
 }
 
-// #8691: bytes that can never become a character.
+// #8691: bytes that cannot become a character.
 TEST(Utf8Stream, ShowsInvalidBytesAsTheReplacementCharacter) {
   EXPECT_THAT(shown({"\xFF"}), ElementsAre(kUnknown, ""));
   EXPECT_THAT(shown({"\xC0\x80"}), ElementsAre(kUnknown + kUnknown, ""));

@@ -10,16 +10,16 @@
 namespace qkv {
 namespace {
 
-// Every element 1, and a gradient of `value` for each.
+// All elements 1, each with a gradient of `value`.
 void fill(std::vector<Tensor>& tensors, double value) {
   for (Tensor& tensor : tensors) {
     for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.data<double>()[i] = value;
   }
 }
 
-TEST(AdamW, GivesTheNumbersWorkedByHand) {
+TEST(AdamW, MatchesHandWorkedNumbers) {
   ModelConfig shape = small_model();
-  shape.norm_gain = true;  // so that there is something that does not decay
+  shape.norm_gain = true;  // so that some parameters do not decay
   Model model(shape, 1, DType::f64);
   fill(*model.change_parameters(), 1);
   std::vector<Tensor> gradients = model.zeros_like_parameters();
@@ -29,8 +29,8 @@ TEST(AdamW, GivesTheNumbersWorkedByHand) {
   config.beta2 = 0.99;
   config.eps = 1e-8;
   const auto optimizer = make_optimizer("adamw", model);
-  // Gradients 0.5, then -1 (given doubled, with a scale of a half), learning rate 0.1:
-  //   m = 0.05, v = 0.0025; both corrected they are g and g^2: p = 0.99 - 0.1 * 0.5 / (0.5 + 1e-8)
+  // Gradients 0.5, then -1 (given doubled, with a scale of one half), learning rate 0.1:
+  // m = 0.05, v = 0.0025; bias-corrected they are g and g^2: p = 0.99 - 0.1 * 0.5 / (0.5 + 1e-8)
   //   m = -0.055, v = 0.012475; m / 0.19 = -0.28947, sqrt(v / 0.0199) = 0.79176: p = 0.99 p + 0.1 * 0.36561
   fill(gradients, 0.5);
   optimizer->update(*model.change_parameters(), gradients, config, {1, 0.1, 1.0});
@@ -58,7 +58,7 @@ TEST(AdamW, GivesTheNumbersWorkedByHand) {
   EXPECT_NEAR(state[model.infos().size()].tensor.data<double>()[0], 0.012475, 1e-15);
 }
 
-TEST(AdamW, LeavesAWeightWithoutGradientToDecayAlone) {
+TEST(AdamW, AWeightWithoutGradientOnlyDecays) {
   Model model(small_model(), 1, DType::f64);
   fill(*model.change_parameters(), 2);
   const std::vector<Tensor> gradients = model.zeros_like_parameters();
@@ -70,7 +70,7 @@ TEST(AdamW, LeavesAWeightWithoutGradientToDecayAlone) {
 
 TEST(AdamW, GivesTheSameBitsAtAnyThreadCount) {
   ModelConfig shape = small_model();
-  shape.vocab_size = 9001;  // the embedding is more than one task
+  shape.vocab_size = 9001;  // the embedding takes more than one task
   std::vector<std::vector<float>> results;
   std::vector<double> norms;
   for (const int threads : {1, 2, 3, 8}) {

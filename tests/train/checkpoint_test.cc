@@ -21,7 +21,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// Steps and evaluations as metrics.jsonl has them, without what depends on the clock.
+// Steps and evaluations in metrics.jsonl, without the fields that depend on the time.
 std::vector<std::string> metrics(const std::string& directory) {
   std::ifstream file(directory + "/metrics.jsonl");
   std::vector<std::string> lines;
@@ -77,8 +77,8 @@ TEST(Checkpoint, ResumesBitForBitWhereverItStopped) {
   }
 }
 
-// A directory that an older version has left: its settings have no optimizer, which was AdamW.
-TEST(Checkpoint, OfARunWithoutAnOptimizersNameIsAdamWs) {
+// A directory from an older version: its settings have no optimizer, which was AdamW.
+TEST(Checkpoint, WithoutAnOptimizerNameMeansAdamW) {
   const TestDirectory directory;
   Trainer trainer = small_trainer();
   trainer.step();
@@ -94,7 +94,7 @@ TEST(Checkpoint, OfARunWithoutAnOptimizersNameIsAdamWs) {
   EXPECT_EQ(Trainer::resume(directory.path(), small_data()).config(), trainer.config());
 }
 
-TEST(Checkpoint, IsAModelToPassOn) {
+TEST(Checkpoint, RunDirectoryIsALoadableModel) {
   const TestDirectory directory;
   Trainer trainer = small_trainer(full_training());
   run_training(trainer, {directory.path()}, {});
@@ -104,13 +104,13 @@ TEST(Checkpoint, IsAModelToPassOn) {
   EXPECT_NO_THROW(load_model(directory / "best"));
 }
 
-TEST(Checkpoint, IsAModelToPassOnItselfAndIsWrittenOnce) {
+TEST(Checkpoint, IsALoadableModelAndIsWrittenOnce) {
   const TestDirectory directory;
   Trainer trainer = small_trainer(full_training());
   run_training(trainer, {directory.path()}, {});
   for (const char* step : {"step-000006", "step-000009", "step-000010"})
     EXPECT_NO_THROW(load_model(directory / "checkpoints/" + step));
-  // One file under several names.
+  // One file with several names.
   for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"})
     EXPECT_TRUE(fs::equivalent(directory / name, directory / "checkpoints/step-000010/" + name)) << name;
 }
@@ -127,20 +127,20 @@ TEST(Checkpoint, TheNewestAreKept) {
   run_training(trainer, {directory.path()}, observer);
   EXPECT_THAT(counts, ElementsAre(1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2));
   EXPECT_THAT(entries(directory / "checkpoints"), ElementsAre("step-000009", "step-000010"));
-  trainer.save(directory.path());  // the same step again takes the place of the old one
+  trainer.save(directory.path());  // saving the same step again replaces it
   EXPECT_THAT(entries(directory / "checkpoints"), ElementsAre("step-000009", "step-000010"));
   EXPECT_EQ(Trainer::resume(directory.path(), small_data()).steps_done(), 10);
 }
 
-TEST(Checkpoint, LosesNothingOfWhatACrashLeftBehind) {
+TEST(Checkpoint, RecoversFromACrashWithoutLoss) {
   const TestDirectory straight, crashed;
   Trainer whole = small_trainer(full_training());
   run_training(whole, {straight.path()}, {});
   Trainer first = small_trainer(full_training());
   run_training(first, {crashed.path(), 0, 0, 6}, {});
   for (int i = 0; i < 2; ++i) first.step();
-  // The crash: half a checkpoint of step 8 was written; metrics were, the last line in part. Process numbers end
-  // below 2^22, so nobody has this one.
+  // The crash: half of the checkpoint of step 8 was written, and the metrics, the last line partially. Process IDs are
+  // below 2^22, so this one does not exist.
   save_model(crashed / "checkpoints/step-000008.8388607-0.tmp", first.model(), first.tokenizer());
   std::ofstream(crashed / "model.safetensors.8388607-1.tmp") << "half of it";
   std::ofstream(crashed / "metrics.jsonl", std::ios::app) << "{\"step\":7,\"loss\":1}\n{\"step\":8,\"lo";
@@ -153,7 +153,7 @@ TEST(Checkpoint, LosesNothingOfWhatACrashLeftBehind) {
   EXPECT_EQ(entries(crashed / "checkpoints"), entries(straight / "checkpoints"));
 }
 
-TEST(Checkpoint, ACrashBeforeTheNamesOfTheModelIsMadeUpFor) {
+TEST(Checkpoint, ACrashBeforeTheModelIsLinkedIsRepaired) {
   const TestDirectory directory;
   Trainer first = small_trainer(full_training());
   run_training(first, {directory.path(), 0, 0, 6}, {});
@@ -166,11 +166,12 @@ TEST(Checkpoint, ACrashBeforeTheNamesOfTheModelIsMadeUpFor) {
             contents(directory / "checkpoints/step-000006/model.safetensors"));
 }
 
-TEST(Checkpoint, SaysWhyThereIsNothingToResume) {
+TEST(Checkpoint, ExplainsWhyThereIsNothingToResume) {
   const TestDirectory directory;
   const auto resume = [&] { Trainer::resume(directory.path(), small_data()); };
   EXPECT_THAT(resume, ThrowsMessage<FileError>(HasSubstr("no checkpoint to resume from")));
-  EXPECT_THAT([&] { load_train_config(directory.path()); }, ThrowsMessage<FileError>(HasSubstr("no checkpoint to resume from")));
+  EXPECT_THAT([&] { load_train_config(directory.path()); },
+              ThrowsMessage<FileError>(HasSubstr("no checkpoint to resume from")));
   Trainer trainer = small_trainer();
   save_model(directory.path(), trainer.model(), trainer.tokenizer());
   EXPECT_THAT(resume, ThrowsMessage<FileError>(HasSubstr("a model but no training state")));
@@ -178,8 +179,9 @@ TEST(Checkpoint, SaysWhyThereIsNothingToResume) {
   EXPECT_THAT(resume, ThrowsMessage<FileError>(HasSubstr("earlier version")));
 }
 
-// Every file of the newest checkpoint, cut or with one bit turned: refused by name, and the one before is used.
-TEST(Checkpoint, ADamagedOneIsRefusedAndTheOneBeforeIsUsed) {
+// Every file of the newest checkpoint, truncated or with one bit flipped: refused by name, and the previous one is
+// used.
+TEST(Checkpoint, ADamagedOneIsRefusedAndThePreviousOneUsed) {
   const TestDirectory directory;
   Trainer trainer = small_trainer(full_training());
   run_training(trainer, {directory.path()}, {});
@@ -212,12 +214,12 @@ TEST(Checkpoint, ADamagedOneIsRefusedAndTheOneBeforeIsUsed) {
   EXPECT_EQ(Trainer::resume(directory.path(), small_data()).steps_done(), 10);
 }
 
-TEST(Checkpoint, FromTheOneBeforeTheRunEndsWithTheSameBits) {
+TEST(Checkpoint, ResumingFromThePreviousOneGivesTheSameBits) {
   const TestDirectory directory;
   Trainer whole = small_trainer(full_training());
   run_training(whole, {directory.path()}, {});
   const std::string path = directory / "checkpoints/step-000010/model.safetensors", good = contents(path);
-  fs::resize_file(path, good.size() / 2);  // model.safetensors of the directory is the same file
+  fs::resize_file(path, good.size() / 2);  // model.safetensors in the directory is the same file
   Trainer second = Trainer::resume(directory.path(), small_data());
   EXPECT_TRUE(run_training(second, {directory.path()}, {}));
   EXPECT_EQ(contents(path), good);
@@ -225,7 +227,7 @@ TEST(Checkpoint, FromTheOneBeforeTheRunEndsWithTheSameBits) {
   EXPECT_EQ(Trainer::resume(directory.path(), small_data()).steps_done(), 10);
 }
 
-TEST(Checkpoint, NamesAllThatAreDamagedIfNoneIsLeft) {
+TEST(Checkpoint, NamesAllDamagedOnesIfNoneIsLeft) {
   const TestDirectory directory;
   Trainer trainer = small_trainer(full_training());
   run_training(trainer, {directory.path()}, {});
@@ -235,7 +237,7 @@ TEST(Checkpoint, NamesAllThatAreDamagedIfNoneIsLeft) {
               ThrowsMessage<FileError>(testing::AllOf(HasSubstr("step-000006"), HasSubstr("step-000010"))));
 }
 
-// Whole and with good checksums, but not what it claims to be: hostile rather than damaged.
+// Complete and with valid checksums, but inconsistent: hostile rather than damaged.
 TEST(Checkpoint, AForgedOneIsRefused) {
   const TestDirectory directory;
   Trainer trainer = small_trainer(full_training());

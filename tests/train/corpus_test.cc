@@ -22,7 +22,7 @@ void write(const std::string& path, const std::string& text) { std::ofstream(pat
 
 using Texts = std::vector<std::string>;
 
-// Each document of a part, its stretches joined.
+// Each document of a part, with its chunks joined.
 Texts documents(const Corpus& corpus, CorpusPart part = CorpusPart::all) {
   Texts found;
   corpus.read_text(part, [&](std::string_view text, bool begins) {
@@ -41,7 +41,7 @@ CorpusOptions fraction(double value) {
   return options;
 }
 
-TEST(Corpus, WhatIsNotTextIsSkippedInDirectoriesAndRefusedByName) {
+TEST(Corpus, NonTextFilesAreSkippedInDirectoriesAndRefusedByName) {
   const TestDirectory directory;
   std::filesystem::create_directory(directory / "text");
   const auto text = [&](const char* name) { return directory / (std::string("text/") + name); };
@@ -49,10 +49,10 @@ TEST(Corpus, WhatIsNotTextIsSkippedInDirectoriesAndRefusedByName) {
   write(text("b.png"), std::string("\x89PNG\r\n\0\0binary", 16));
   write(text("c"), std::string(90, 'x') + std::string(10, '\xFF'));
   write(text("d.gz"), "packed");
-  write(text("e"), "mostly text " + std::string(200, 'y') + "\xFF");  // a stray byte is no harm
+  write(text("e"), "mostly text " + std::string(200, 'y') + "\xFF");  // a stray byte is tolerated
   write(directory / "outside", "not of this directory");
   std::filesystem::create_symlink(directory / "outside", text("f"));
-  std::filesystem::create_symlink("a", text("g"));  // within it
+  std::filesystem::create_symlink("a", text("g"));  // a link within the directory
   const Corpus corpus = Corpus::read({directory / "text"}, fraction(0));
   EXPECT_EQ(corpus.file_count(), 3);
   std::vector<std::string> skipped;
@@ -67,7 +67,7 @@ TEST(Corpus, WhatIsNotTextIsSkippedInDirectoriesAndRefusedByName) {
   EXPECT_EQ(Corpus::read({text("b.png"), text("c")}, bytes).bytes(), 116);
 }
 
-TEST(Corpus, AMissingFieldNamesThoseThatAreThere) {
+TEST(Corpus, AMissingFieldListsTheExistingOnes) {
   const TestDirectory directory;
   write(directory / "a.jsonl", "{\"title\": \"x\", \"body\": \"y\"}\n");
   const Corpus corpus = Corpus::read({directory / "a.jsonl"}, fraction(0));
@@ -79,10 +79,10 @@ TEST(Corpus, AMissingFieldNamesThoseThatAreThere) {
   }
 }
 
-TEST(Corpus, CutsAtTheStartOfALine) {
+TEST(Corpus, SplitsAtTheStartOfALine) {
   const std::string text = "one two three\nfour five six\nseven\neight\n";  // 40 bytes; 90 % is byte 36
   const Corpus corpus = Corpus::from_text(text);
-  EXPECT_THAT(training(corpus), ElementsAre(text.substr(0, 36)));  // no line begins after it
+  EXPECT_THAT(training(corpus), ElementsAre(text.substr(0, 36)));  // no line starts after it
   const Corpus quarter = Corpus::from_text(text, 0.5);
   EXPECT_THAT(training(quarter), ElementsAre("one two three\nfour five six\n"));
   EXPECT_THAT(validation(quarter), ElementsAre("seven\neight\n"));
@@ -91,15 +91,15 @@ TEST(Corpus, CutsAtTheStartOfALine) {
   EXPECT_EQ(quarter.bytes(), 40);
 }
 
-TEST(Corpus, NeverCutsACharacter) {
+TEST(Corpus, NeverSplitsACharacter) {
   const std::string text =
       "ab\xE6\xAD\xAA\xE6\xAD\xAA"
-      "cd";  // 10 bytes; the middle is inside the first character's
+      "cd";  // 10 bytes; the middle is inside the first character
   const Corpus corpus = Corpus::from_text(text, 0.7);
   EXPECT_THAT(training(corpus), ElementsAre("ab\xE6\xAD\xAA"));
 }
 
-TEST(Corpus, KeepsNoValidationIfAskedTo) {
+TEST(Corpus, HasNoValidationPartIfRequested) {
   const Corpus corpus = Corpus::from_text("abc", 0);
   EXPECT_EQ(corpus.bytes(CorpusPart::training), 3);
   EXPECT_THAT(validation(corpus), IsEmpty());
@@ -107,7 +107,7 @@ TEST(Corpus, KeepsNoValidationIfAskedTo) {
   EXPECT_THROW(Corpus::from_text("abc", -0.1), std::invalid_argument);
 }
 
-TEST(Corpus, JoinsFilesAndCutsOne) {
+TEST(Corpus, JoinsFilesAndSplitsOne) {
   const TestDirectory directory;
   write(directory / "a", "0123456789");
   write(directory / "b", "abcdefghij");
@@ -118,7 +118,7 @@ TEST(Corpus, JoinsFilesAndCutsOne) {
   EXPECT_EQ(corpus.checksum(), Corpus::read({directory / "a", directory / "b"}, fraction(0.5)).checksum());
 }
 
-TEST(Corpus, ReadsBytesAsTheyAre) {
+TEST(Corpus, ReadsBytesUnchanged) {
   const TestDirectory directory;
   const std::string text("\0\xFF\xC0\x80\r\n\0", 7);
   write(directory / "a", text);
@@ -127,7 +127,7 @@ TEST(Corpus, ReadsBytesAsTheyAre) {
   EXPECT_THAT(training(Corpus::read({directory / "a"}, bytes)), ElementsAre(text));
 }
 
-TEST(Corpus, TakesADirectoryForItsFiles) {
+TEST(Corpus, ReadsTheFilesOfADirectory) {
   const TestDirectory directory;
   for (const char* folder : {"/text", "/text/b", "/text/.hidden"})
     std::filesystem::create_directory(directory.path() + folder);
@@ -144,7 +144,7 @@ TEST(Corpus, TakesADirectoryForItsFiles) {
   EXPECT_EQ(corpus.file_name(2), directory / "text/b/a");
 }
 
-TEST(Corpus, TakesAFieldOfEachLineOfJson) {
+TEST(Corpus, ReadsAFieldOfEachJsonLine) {
   const TestDirectory directory;
   write(directory / "a.jsonl",
         "{\"id\": 1, \"text\": \"one\\ntwo\", \"more\": {\"text\": 5, \"list\": [\"x\", {}]}}\n"
@@ -161,7 +161,7 @@ TEST(Corpus, TakesAFieldOfEachLineOfJson) {
   EXPECT_THAT(documents(Corpus::read({directory / "b.txt"}, options)), ElementsAre("b1", "b2"));
 }
 
-TEST(Corpus, CutsBetweenLinesOfJson) {
+TEST(Corpus, SplitsBetweenJsonLines) {
   const TestDirectory directory;
   std::string lines;
   for (int i = 0; i < 10; ++i) lines += "{\"text\": \"" + std::string(5000, static_cast<char>('a' + i)) + "\"}\n";
@@ -171,7 +171,7 @@ TEST(Corpus, CutsBetweenLinesOfJson) {
   EXPECT_THAT(validation(corpus), ElementsAre(std::string(5000, 'h'), std::string(5000, 'i'), std::string(5000, 'j')));
 }
 
-TEST(Corpus, NamesTheLineThatIsNoDocument) {
+TEST(Corpus, NamesTheLineThatIsNotADocument) {
   const TestDirectory directory;
   const auto refused = [&](const std::string& line) -> std::string {
     const std::string before = "{\"text\": \"fine\"}\n";  // 17 bytes
@@ -198,8 +198,8 @@ TEST(Corpus, NamesTheLineThatIsNoDocument) {
               HasSubstr("deeper"));
 }
 
-// R86 of the reports: what JSON does not have and many programs write does no harm outside the field.
-TEST(Corpus, KeepsDocumentsBesideNumbersAndStringsThatJsonDoesNotHave) {
+// R86 of the reports: values that many programs write but JSON does not allow are harmless outside the field.
+TEST(Corpus, KeepsDocumentsNextToInvalidJsonValues) {
   const TestDirectory directory;
   write(directory / "a.jsonl",
         "{\"score\": NaN, \"text\": \"one\"}\n"
@@ -249,7 +249,7 @@ TEST(Corpus, SkipsBadLinesAndCountsThemOnce) {
   }
 }
 
-// R84 of the reports. Documents and split do not depend on how the file is read.
+// R84 of the reports. Documents and the split do not depend on how the file is read.
 TEST(Corpus, SplitsATextAtItsSeparators) {
   const TestDirectory directory;
   CorpusOptions options = fraction(0);
@@ -280,7 +280,7 @@ TEST(Corpus, SplitsATextAtItsSeparators) {
 }
 
 // S5 of the reports.
-TEST(Corpus, NamesWhatIsNoTextOfThisKind) {
+TEST(Corpus, NamesUnsupportedFileTypes) {
   const TestDirectory directory;
   using namespace std::string_literals;
   const auto refused = [&](const std::string& name, const std::string& content) -> std::string {
@@ -303,7 +303,7 @@ TEST(Corpus, NamesWhatIsNoTextOfThisKind) {
   EXPECT_EQ(refused("e", "PK and PAR are words"), "taken");
 }
 
-TEST(Corpus, GivesTheTextInStretchesThatEndAtWholeLines) {
+TEST(Corpus, ReadsTheTextInChunksOfWholeLines) {
   std::string text;
   for (int i = 0; text.size() < 1'500'000; ++i) text += "line " + std::to_string(i) + (i % 3 ? "\n" : "\n\n  ");
   const Corpus corpus = Corpus::from_text(text, 0);
@@ -325,7 +325,7 @@ TEST(Corpus, GivesTheTextInStretchesThatEndAtWholeLines) {
   EXPECT_LT(stretches, 8);
 }
 
-TEST(Corpus, CutsEndlessLinesPastACharacter) {
+TEST(Corpus, SplitsEndlessLinesAfterACharacter) {
   std::string text;
   while (text.size() < 20'000'000) text += "\xE6\xAD\xAA";
   std::string joined;
@@ -333,13 +333,13 @@ TEST(Corpus, CutsEndlessLinesPastACharacter) {
     EXPECT_LE(stretch.size(), 16u << 20);
     EXPECT_EQ(stretch.size() % 3, 0u);
     joined += stretch;
-    return joined.size() < 15'000'000;  // and stops when it is told to
+    return joined.size() < 15'000'000;  // and stops when told to
   });
   EXPECT_LT(joined.size(), text.size());
   EXPECT_EQ(joined, text.substr(0, joined.size()));
 }
 
-TEST(Corpus, SaysWhatIsWrongWithAFile) {
+TEST(Corpus, NamesTheFileInErrors) {
   const TestDirectory directory;
   write(directory / "empty", "");
   write(directory / "books.zst", "(/\xB5/");
@@ -355,7 +355,7 @@ TEST(Corpus, SaysWhatIsWrongWithAFile) {
   EXPECT_THAT([&] { documents(corpus); }, ThrowsMessage<FileError>(HasSubstr("truncated")));
 }
 
-TEST(LearnBpe, IsTheTokenizerOfTheWholeText) {
+TEST(TrainBpe, MatchesTrainingOnTheWholeText) {
   std::string text;
   for (int i = 0; text.size() < 700'000; i = (i * 5 + 3) % 9973)
     text += "word" + std::to_string(i % 400) + (i % 7 ? " " : ".\n");

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first steps of every preset's kind of model, made smaller: with the defaults of qkv train the loss falls, and it
-is never above that of a random guess. Usage: curves_test.py QKV"""
+"""The first steps of a scaled-down model of each kind of preset: with the defaults of qkv train the loss falls, and it
+never exceeds that of a random guess. Usage: curves_test.py QKV"""
 
 import json
 import math
@@ -17,8 +17,8 @@ QKV = None
 SIZES = ["n_layer", "n_head", "n_kv_head", "head_dim", "v_head_dim", "d_model", "d_ff", "vocab_size", "ctx_len"]
 SMALLER = ["--n-layer", "4", "--n-head", "3", "--d-model", "96", "--ctx-len", "64", "--batch-size", "8"]
 VOCABULARY = 2048
-MEAN = 10  # steps; the loss of one step on 512 tokens differs by about 0.1 from that of another
-MOST_RISE = 0.12  # nats, of the mean
+MEAN = 10  # steps; the losses of two steps of 512 tokens each differ by about 0.1
+MOST_RISE = 0.12  # nats, of the moving average
 
 
 def run(*command):
@@ -29,7 +29,7 @@ def run(*command):
 
 
 def text(size):
-    """Words with the frequencies of a language (Zipf), a fifth of them by what was before."""
+    """Words with Zipf frequencies, one fifth of them determined by the previous word."""
     draw = random.Random(7)
     words = ["".join(draw.choice("etaoinshrdlu") for _ in range(draw.randint(1, 7))) for _ in range(4000)]
     follow = {w: draw.choices(words, k=8) for w in words}
@@ -43,7 +43,7 @@ def text(size):
 
 
 def kinds():
-    """A preset of each kind: presets that differ in sizes only are one when they are made smaller."""
+    """One preset of each kind; presets that differ only in size count as one, since the test shrinks them."""
     unknown = subprocess.run([QKV, "info", "--preset", "?"], capture_output=True, text=True, check=False).stderr
     names = re.search("expected one of (.*); found", unknown).group(1).split(", ")
     found = {}
@@ -80,11 +80,11 @@ class Curves(unittest.TestCase):
         rise = max(mean - min(means[:i + 1]) for i, mean in enumerate(means))
         faults = []
         if max(losses) > guess + 0.1:
-            faults.append(f"a loss of {max(losses):.3f}, above that of a guess, {guess:.3f}")
+            faults.append(f"a loss of {max(losses):.3f}, above that of a random guess, {guess:.3f}")
         if rise > MOST_RISE:
             faults.append(f"the mean of {MEAN} steps rises by {rise:.3f}")
         if means[-1] > guess - 1:
-            faults.append(f"the loss falls to {means[-1]:.3f} only")
+            faults.append(f"the loss falls only to {means[-1]:.3f}")
         return faults
 
     def test_the_loss_falls_from_the_first_step(self):
@@ -92,13 +92,13 @@ class Curves(unittest.TestCase):
         self.assertGreater(len(names), len(presets))
         self.assertLess(2, len(presets))
         for name in presets:
-            # The beginning of a long run, and a short one as a whole.
+            # The start of a long run, and a whole short one.
             for options in [["--steps", "2000", "--stop-after", "80"], ["--steps", "80"]]:
                 with self.subTest(preset=name, options=options):
                     self.assertEqual(self.faults(self.losses("--preset", name, *options)), [])
 
-    def test_a_warm_up_that_is_too_short_is_seen(self):
-        rates = ["--learning-rate", "4e-3", "--warmup-steps", "100"]  # until version 0.1 the defaults
+    def test_a_warm_up_that_is_too_short_is_detected(self):
+        rates = ["--learning-rate", "4e-3", "--warmup-steps", "100"]  # the defaults until version 0.1
         found = self.faults(self.losses("--preset", "andrea-12m", "--steps", "2000", "--stop-after", "60", *rates))
         self.assertEqual(len(found), 2, found)
 

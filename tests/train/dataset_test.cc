@@ -38,8 +38,8 @@ std::vector<std::int32_t> all_tokens(const TokenPart& part) {
   return tokens;
 }
 
-// Context 8 on parts shorter than a window, of exactly one, and of two.
-TEST(Windows, AreCountedToTheLastToken) {
+// Context 8 on parts shorter than a window, exactly one window and two windows long.
+TEST(Windows, CountsReachTheLastToken) {
   for (const std::int64_t size : {5, 8}) {
     const TokenDataset data = counted(size);
     EXPECT_EQ(data.training().window_count(8), 0);
@@ -80,8 +80,8 @@ TEST(Windows, AnEpochSeesEveryTokenOnce) {
       for (std::int64_t i = 0; i < count; ++i) starts.insert(part.window_start(ctx, 5, epoch * count + i));
       ASSERT_EQ(static_cast<std::int64_t>(starts.size()), count) << size;
       EXPECT_LT(*starts.begin(), ctx);
-      EXPECT_EQ(*starts.rbegin(), *starts.begin() + (count - 1) * ctx);  // laid end to end
-      EXPECT_LE(*starts.rbegin() + ctx, size - 1);                       // the last target is there
+      EXPECT_EQ(*starts.rbegin(), *starts.begin() + (count - 1) * ctx);  // end to end
+      EXPECT_LE(*starts.rbegin() + ctx, size - 1);                       // the last target exists
     }
   }
 }
@@ -101,7 +101,7 @@ TEST(Windows, OrderDiffersByEpochAndSeedAndNothingElse) {
   EXPECT_FALSE(std::is_sorted(sorted.begin(), sorted.end()));
 }
 
-TEST(TokenDataset, GoesThroughAFile) {
+TEST(TokenDataset, RoundTripsThroughAFile) {
   const TestDirectory directory;
   const std::string text = std::string("a\0b\xFF\n", 5) + "end of it\n";
   const Corpus corpus = Corpus::from_text(text, 0.5);
@@ -122,7 +122,7 @@ TEST(TokenDataset, GoesThroughAFile) {
   EXPECT_EQ(again.tokenizer()->json(), Tokenizer::bytes().json());
 }
 
-// Chunks of JSON lines, many a chunk and many chunks, at any thread count.
+// Chunks of JSON lines, many lines per chunk and many chunks, at any thread count.
 TEST(TokenDataset, KeepsDocumentsApartInChunks) {
   const TestDirectory directory;
   std::vector<std::int32_t> wanted;
@@ -147,7 +147,7 @@ TEST(TokenDataset, KeepsDocumentsApartInChunks) {
   set_num_threads(0);
 }
 
-TEST(TokenDataset, TakesFourBytesForALargeVocabulary) {
+TEST(TokenDataset, UsesFourBytesForALargeVocabulary) {
   const TestDirectory directory;
   TokenizerData wide = Tokenizer::bytes().data();
   for (int i = 257; i < 70000; ++i) wide.tokens.push_back(std::string("<").append(std::to_string(i)).append(">"));
@@ -162,7 +162,7 @@ TEST(TokenDataset, TakesFourBytesForALargeVocabulary) {
   EXPECT_THROW(data.training().read(-1, two), std::invalid_argument);
 }
 
-TEST(TokenDataset, KnowsATokenFile) {
+TEST(TokenDataset, RecognisesATokenFile) {
   const TestDirectory directory;
   TokenDataset::tokenize(Corpus::from_text("abc", 0), Tokenizer::bytes(), directory / "tokens.bin");
   std::ofstream(directory / "text") << "QKVTOKE";
@@ -173,7 +173,7 @@ TEST(TokenDataset, KnowsATokenFile) {
   EXPECT_FALSE(TokenDataset::is_token_file("-"));
 }
 
-// What stood in run directories before: "ab", then "c" for validation, in two bytes each.
+// The format of older run directories: "ab", then "c" for validation, two bytes each.
 TEST(TokenDataset, ReadsVersionOne) {
   const TestDirectory directory;
   std::string bytes("QKVTOKEN", 8);
@@ -220,7 +220,7 @@ std::string lines_of_words(std::size_t bytes) {
   return text;
 }
 
-TEST(TokenDataset, PiecesGiveTheTokensOfTheWhole) {
+TEST(TokenDataset, PiecesMatchTheWhole) {
   const TestDirectory directory;
   const std::string text = lines_of_words(900000);  // four pieces
   const Tokenizer tokenizer = Tokenizer::train_bpe(text.substr(0, 20000), 300, {});
@@ -272,8 +272,8 @@ TEST_F(DamagedTokenFile, IsRefused) {
   expect_refused(with(bytes_.size() - 9, '!', 1), "tokenizer");
 }
 
-// A header whose checksum is right and which is wrong all the same.
-TEST_F(DamagedTokenFile, IsRefusedIfItsHeaderLies) {
+// A header with a valid checksum but wrong contents.
+TEST_F(DamagedTokenFile, IsRefusedIfItsHeaderIsWrong) {
   const auto sealed = [](std::string bytes) {
     Checksum checksum;
     checksum.add(bytes.data(), 120);

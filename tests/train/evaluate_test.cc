@@ -26,7 +26,7 @@ std::vector<std::int32_t> tokens_of(std::size_t count) {
   return tokens;
 }
 
-// By the definition: the token at `at`, predicted from those of its window, which begins at `start`.
+// By the definition: the token at `at`, predicted from the preceding tokens of its window, which begins at `start`.
 double nats_at(Model& model, const std::vector<std::int32_t>& tokens, std::size_t start, std::size_t at) {
   const std::vector<std::int32_t> inputs(tokens.begin() + static_cast<std::ptrdiff_t>(start),
                                          tokens.begin() + static_cast<std::ptrdiff_t>(at));
@@ -53,7 +53,7 @@ TEST(Evaluator, PredictsEachTokenOnceFromItsWindow) {
         const std::vector<std::int32_t> tokens = tokens_of(count);
         double wanted = 0;
         for (std::size_t at = 1; at < count; ++at) {
-          // The first window, from the left, whose targets reach this token.
+          // The leftmost window whose targets include this token.
           std::size_t start = 0;
           while (start + static_cast<std::size_t>(ctx) < at) start += static_cast<std::size_t>(stride);
           wanted += nats_at(model, tokens, start, at);
@@ -67,32 +67,32 @@ TEST(Evaluator, PredictsEachTokenOnceFromItsWindow) {
   }
 }
 
-TEST(Evaluator, DoesNotDependOnHowTheRowIsCutNorOnThreads) {
+TEST(Evaluator, DoesNotDependOnBatchesOrThreads) {
   Model model(small_model(), 3);
   const std::vector<std::int32_t> tokens = tokens_of(301);
   const TextLoss whole = evaluated(model, tokens, {12, 7, 4}, 1000);
   for (const std::size_t at_once : {1, 5, 48, 300}) {
     set_num_threads(static_cast<int>(at_once % 3) + 1);
     const TextLoss loss = evaluated(model, tokens, {12, 7, 4}, at_once);
-    EXPECT_EQ(loss.nats, whole.nats) << at_once;  // every bit
+    EXPECT_EQ(loss.nats, whole.nats) << at_once;  // bit for bit
     EXPECT_EQ(loss.predicted, whole.predicted);
     EXPECT_EQ(loss.bytes, 301);
   }
   set_num_threads(0);
 }
 
-TEST(Evaluator, SaysWhatTheNumbersAre) {
+TEST(Evaluator, DerivesPerplexityAndBitsPerByte) {
   TextLoss loss{std::log(2.0) * 60, 60, 61, 122};
   EXPECT_DOUBLE_EQ(loss.loss(), std::log(2.0));
   EXPECT_DOUBLE_EQ(loss.perplexity(), 2);
-  EXPECT_DOUBLE_EQ(loss.bits_per_byte(), 0.5);  // one bit a token of two bytes
+  EXPECT_DOUBLE_EQ(loss.bits_per_byte(), 0.5);  // one bit per token of two bytes
   Model model(small_model(), 3);
   const TextLoss none = Evaluator(model, {}).finish();
   EXPECT_EQ(none.predicted, 0);
   EXPECT_EQ(none.loss(), 0);
 }
 
-TEST(Evaluator, RefusesWhatMakesNoSense) {
+TEST(Evaluator, RefusesInvalidArguments) {
   Model model(small_model(), 3);
   EXPECT_THAT([&] { Evaluator(model, {13, 0, 8}); }, ThrowsMessage<std::invalid_argument>(HasSubstr("12")));
   EXPECT_THROW(Evaluator(model, {12, 13, 8}), std::invalid_argument);
@@ -117,7 +117,7 @@ TEST(Evaluate, AgreesWithTheTrainersEvaluation) {
   EXPECT_EQ(done, 100);
 }
 
-TEST(Evaluate, OfTextIsThatOfItsTokens) {
+TEST(Evaluate, OfATextMatchesItsTokens) {
   const TestDirectory directory;
   std::ofstream(directory / "a") << kText;
   std::ofstream(directory / "b.jsonl") << "{\"text\": \"the mat\"}\n";

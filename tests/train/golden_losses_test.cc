@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ten AdamW steps give PyTorch's losses, for the three shapes. scripts/make_golden.py made the files: learning rate
-// 0.01, betas 0.9 and 0.95, eps 1e-8, weight decay 0.1 on matrices alone, no clipping.
+// Ten AdamW steps give PyTorch's losses, for three architectures. scripts/make_golden.py makes the files: learning rate
+// 0.01, betas 0.9 and 0.95, eps 1e-8, weight decay 0.1 on matrices only, no clipping.
 #include <gtest/gtest.h>
 
 #include "model/golden.h"

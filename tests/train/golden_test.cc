@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ten AdamW steps, loss by loss, against PyTorch's. scripts/make_golden.py made the files.
+// Ten AdamW steps, loss by loss, compared with PyTorch's. scripts/make_golden.py makes the files.
 #include <gtest/gtest.h>
 
 #include "model/golden.h"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills qkv train at chosen moments, resumes it and compares every bit with a run that went through.
+"""Kills qkv train at chosen moments, resumes it and compares every bit with an uninterrupted run.
 
     kill_test.py QKV [COUNT]     COUNT kills (default 20)
 
-Half of the kills or more stand in the place of a system call that changes a file: each kind of write, sync, rename,
-link and so on that a run makes (src/os/file_steps.h). The rest come by the clock, up to ten in one run. Exits 1 and says
-where if a bit differs or a directory cannot be gone on with.
+At least half of the kills happen at a system call that changes a file: each kind of write, sync, rename, link and so on
+that a run makes (src/os/file_steps.h). The rest happen at random times, up to ten in one run. Exits with 1 and prints the
+place if a bit differs or a directory cannot be resumed.
 """
 
 import collections
@@ -49,7 +49,7 @@ class Killer:
         return [self.program, "train", "--data", self.text, "--out", self.path(out), *begin, *OPTIONS, *options]
 
     def run(self, out, options, steps=None):
-        """Runs until the end, or until it dies if the file steps say so. Returns whether it reached the end."""
+        """Runs to the end, or until `steps` kills it. Returns whether it reached the end."""
         environment = dict(os.environ, OMP_WAIT_POLICY="passive")
         if steps:
             environment["QKV_FILE_STEPS"] = steps
@@ -70,7 +70,7 @@ class Killer:
         return process.returncode == -signal.SIGKILL
 
     def tree(self, out):
-        """Every file of a run with its contents, without what the clock decides."""
+        """Every file of a run with its contents, without anything that depends on the time."""
         found = {}
         for folder, _, names in os.walk(self.path(out)):
             for name in names:
@@ -80,7 +80,7 @@ class Killer:
                     lines = [json.loads(line) for line in content.splitlines()]
                     content = [{k: v for k, v in line.items() if k not in ("ms", "tokens_per_s", "peak_fraction")}
                                for line in lines]
-                if name in ("run.json", "report.html"):  # when it was started, and how often
+                if name in ("run.json", "report.html"):  # they contain the start time and the number of starts
                     content = None
                 found[os.path.relpath(os.path.join(folder, name), self.path(out))] = content
         return found
@@ -90,7 +90,7 @@ class Killer:
         nothing = object()
         differing = sorted(n for n in whole.keys() | found.keys() if whole.get(n, nothing) != found.get(n, nothing))
         if differing:
-            raise SystemExit(f"killed {where}: these differ from a run that went through: {differing}")
+            raise SystemExit(f"killed {where}: these differ from an uninterrupted run: {differing}")
         shutil.rmtree(self.path(out))
 
 
@@ -100,7 +100,7 @@ def in_turns(lists):
 
 
 def places(log, wanted):
-    """File steps, `wanted` of them: the system calls in turn, and of each the files in turn."""
+    """Chooses `wanted` file steps: round-robin over the system calls, and over the files of each."""
     calls = collections.defaultdict(lambda: collections.defaultdict(list))
     for line in log.splitlines():
         number, name, path = line.split(" ", 2)
@@ -122,13 +122,13 @@ def kill_in_places(killer, count):
     kinds = collections.Counter()
     for i, (number, name, path) in enumerate(places(log, count)):
         if killer.run("killed", SHORT, f"kill:{number}"):
-            raise SystemExit(f"file step {number} ({name} {path}) did not come")
-        if i % 3 == 2:  # a second time, on the way back
+            raise SystemExit(f"file step {number} ({name} {path}) did not occur")
+        if i % 3 == 2:  # a second time, while resuming
             killer.run("killed", SHORT, f"kill:{1 + 7 * i % 40}")
         killer.run("killed", SHORT)
-        killer.compare("killed", whole, f"in place of {name} {path}")
+        killer.compare("killed", whole, f"at {name} {path}")
         kinds[name] += 1
-    print(f"{count} kills in the place of a system call ({', '.join(f'{n} {k}' for k, n in kinds.items())}) of "
+    print(f"{count} kills at a system call ({', '.join(f'{n} {k}' for k, n in kinds.items())}) of "
           f"{len(log.splitlines())}: the same bits each time")
 
 
@@ -144,8 +144,8 @@ def kill_by_clock(killer, count, optimizer):
         for _ in range(min(10, count - kills)):
             kills += killer.kill_by_clock("killed", options, draw)
         killer.run("killed", options)
-        killer.compare("killed", whole, "by the clock")
-    print(f"{kills} kills by the clock in {runs} runs with {optimizer}: the same bits each time")
+        killer.compare("killed", whole, "by time")
+    print(f"{kills} kills by time in {runs} runs with {optimizer}: the same bits each time")
 
 
 def main():

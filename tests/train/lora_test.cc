@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that train adapters: gradients, what stays as it is, and going on where a run was stopped.
+// LoRA training: gradients, frozen weights, and resuming after a stop.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,8 +35,8 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
 }
 
-// d(loss) / d(A) and d(B) against central differences in f64, for every family and matrix, A and B anywhere.
-TEST(Lora, GradientsAreThoseOfTheLoss) {
+// d(loss) / d(A) and d(B) compared with central differences in f64, for every family and matrix, at random A and B.
+TEST(Lora, GradientsMatchTheLoss) {
   for (const test::NamedConfig& named : test::tiny_models()) {
     SCOPED_TRACE(named.name);
     const ModelConfig& c = named.config;
@@ -70,8 +70,8 @@ TEST(Lora, GradientsAreThoseOfTheLoss) {
   }
 }
 
-// The gradients that are wanted have the bits they have among all, with many sequences in the tree of their sum.
-TEST(Lora, WantedGradientsAreThoseOfTheWholeModel) {
+// The requested gradients have the same bits as when all are computed, with many sequences in the summation tree.
+TEST(Lora, RequestedGradientsMatchTheWholeModel) {
   for (const test::NamedConfig& named : test::tiny_models()) {
     Model model(named.config, 7);
     std::vector<bool> wanted(model.infos().size());
@@ -95,7 +95,7 @@ TEST(Lora, WantedGradientsAreThoseOfTheWholeModel) {
               ThrowsMessage<std::invalid_argument>(HasSubstr("found 3")));
 }
 
-TEST(Lora, BeginsAsTheModelAndChangesAdaptersAlone) {
+TEST(Lora, StartsAsTheModelAndChangesOnlyAdapters) {
   Model base(small_model(), 5);
   TrainConfig config = small_training();
   config.learning_rate = 0.05;
@@ -111,7 +111,7 @@ TEST(Lora, BeginsAsTheModelAndChangesAdaptersAlone) {
   for (std::size_t v = 0; v < before.values.size(); ++v)
     EXPECT_FALSE(same_bits(before.values[v], trainer.adapters()->values[v]));
   EXPECT_EQ(trainer.optimizer().state().size(), 2 * before.values.size());
-  add_lora(base, *trainer.adapters());  // what the run computes with is what its adapters make of the model
+  add_lora(base, *trainer.adapters());  // the run computes with the base plus its adapters
   for (std::size_t i = 0; i < base.infos().size(); ++i)
     EXPECT_TRUE(same_bits(base.parameters()[i], trainer.model().parameters()[i])) << base.infos()[i].name;
 }
@@ -151,7 +151,7 @@ TEST(Lora, ResumesBitForBitWhereverItStopped) {
   }
 }
 
-TEST(Lora, WhatIsSavedIsTheModelAndItsAdapters) {
+TEST(Lora, SavesTheModelAndItsAdapters) {
   const TestDirectory directory;
   Trainer trainer = small_lora_trainer();
   run_training(trainer, {directory.path()}, {});
@@ -161,13 +161,13 @@ TEST(Lora, WhatIsSavedIsTheModelAndItsAdapters) {
     EXPECT_TRUE(same_bits(drawn.parameters()[i], std::as_const(base.model).parameters()[i]));
   add_lora(base.model, load_lora(directory.path(), base.model.config()));
   EXPECT_EQ(values(base.model.parameters()), weights(trainer));
-  // A base that was changed is another model: every checkpoint refuses it by name.
+  // A modified base is a different model: every checkpoint refuses it by name.
   std::ofstream(directory / "base/model.safetensors", std::ios::app) << "x";
   EXPECT_THAT([&] { Trainer::resume(directory.path(), small_data()); },
               ThrowsMessage<FileError>(HasSubstr("base/model.safetensors: expected")));
 }
 
-TEST(Lora, ADirectoryThatIsGoneIsMadeAgainWithItsModel) {
+TEST(Lora, ARemovedDirectoryIsRecreatedWithItsModel) {
   const TestDirectory directory;
   const std::string run = directory / "run";
   Trainer trainer = small_lora_trainer();

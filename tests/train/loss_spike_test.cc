@@ -24,19 +24,19 @@ TEST(Spike, IsSixDeviationsAboveTheMean) {
   recent = waves(128);
   EXPECT_NEAR(spike_of(recent, 2 + 6.01 * deviation), 6.01, 1e-9);
   recent = waves(128);
-  EXPECT_EQ(spike_of(recent, 2 - 20 * deviation), 0) << "a loss that falls is no spike";
+  EXPECT_EQ(spike_of(recent, 2 - 20 * deviation), 0) << "a falling loss is not a spike";
 }
 
 TEST(Spike, LooksBackAt128Losses) {
   std::vector<double> recent(128, 100.0);
   for (const double loss : waves(128)) spike_of(recent, loss);
   EXPECT_EQ(recent, waves(128));
-  EXPECT_GT(spike_of(recent, 10), 7.9);  // against the waves alone
+  EXPECT_GT(spike_of(recent, 10), 7.9);  // relative to only the waves
   EXPECT_EQ(recent.size(), 128u);
   EXPECT_EQ(recent.back(), 10);
 }
 
-TEST(Spike, SaysNothingOfFewLosses) {
+TEST(Spike, NeedsEnoughLosses) {
   std::vector<double> recent = waves(31);
   EXPECT_EQ(spike_of(recent, 1000), 0);
   recent = waves(32);
@@ -53,7 +53,7 @@ TEST(Spike, LossesThatDoNotVary) {
   EXPECT_EQ(spike_of(recent, 0.0), 0);
 }
 
-// A step on text like none before, and the same after resuming in between: what is looked back at is saved.
+// A step on unfamiliar text, and the same after resuming in between: the window of recent losses is saved.
 TEST(Spike, IsReportedAndSurvivesResuming) {
   TrainConfig config = small_training();
   config.steps = 1000;

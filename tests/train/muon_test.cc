@@ -52,7 +52,7 @@ Matrix sum(const Matrix& x, double scale, const Matrix& y) {
 
 Matrix times(double scale, const Matrix& x) { return sum(x, scale - 1, x); }
 
-// The iteration of qkv/optimizer.h as it is written there.
+// The iteration of qkv/optimizer.h, as documented there.
 Matrix orthogonalised(Matrix x) {
   const bool transpose = x.size() > x[0].size();
   if (transpose) x = transposed(x);
@@ -76,7 +76,7 @@ Matrix matrix_of(const Tensor& tensor) {
   return m;
 }
 
-// Two steps on matrices that are square, wide and tall.
+// Two steps on square, wide and tall matrices.
 template <class T>
 void expect_the_formula(double tolerance) {
   const DType dtype = dtype_of<T>;
@@ -116,10 +116,10 @@ void expect_the_formula(double tolerance) {
   }
 }
 
-TEST(Muon, FollowsItsFormulaInF64) { expect_the_formula<double>(1e-13); }
-TEST(Muon, FollowsItsFormulaInF32) { expect_the_formula<float>(2e-5); }
+TEST(Muon, MatchesItsFormulaInF64) { expect_the_formula<double>(1e-13); }
+TEST(Muon, MatchesItsFormulaInF32) { expect_the_formula<float>(2e-5); }
 
-// The change of a matrix has singular values around 1 times its factor: rows of the change are nearly orthogonal.
+// The change of a matrix has singular values of about 1 times its factor: its rows are nearly orthogonal.
 TEST(Muon, MakesChangesOfNearlyEqualSingularValues) {
   const std::vector<ParameterInfo> infos{{"w", Dims{8, 64}, ParameterRole::wq, 0}};
   std::vector<Tensor> parameters, gradients;
@@ -134,8 +134,8 @@ TEST(Muon, MakesChangesOfNearlyEqualSingularValues) {
     for (std::size_t j = 0; j < 8; ++j) EXPECT_NEAR(gram[i][j], i == j ? 1 : 0, i == j ? 0.5 : 0.2) << i << ' ' << j;
 }
 
-// Embeddings, positions, head, gains and biases: AdamW's bits.
-TEST(Muon, TrainsTheRestAsAdamWDoes) {
+// Embeddings, positions, head, gains and biases: the same bits as AdamW.
+TEST(Muon, TrainsTheRestLikeAdamW) {
   ModelConfig shape = small_model();
   shape.norm_gain = shape.qkv_bias = shape.output_bias = true;
   Model a(shape, 1), b(shape, 1);
@@ -156,12 +156,13 @@ TEST(Muon, TrainsTheRestAsAdamWDoes) {
   EXPECT_EQ(muon->state().size(), other + 2 * same);
 }
 
-TEST(Muon, LeavesAMatrixWithoutGradientToDecay) {
+TEST(Muon, AMatrixWithoutGradientOnlyDecays) {
   Model model(small_model(), 1);
   const std::vector<float> before = values(model.parameters());
   OptimizerOptions options;
   options.weight_decay = 0.5;
-  make_optimizer("muon", model)->update(*model.change_parameters(), model.zeros_like_parameters(), options, {1, 0.1, 1.0});
+  make_optimizer("muon", model)
+      ->update(*model.change_parameters(), model.zeros_like_parameters(), options, {1, 0.1, 1.0});
   const std::vector<float> after = values(model.parameters());
   for (std::size_t i = 0; i < before.size(); ++i) ASSERT_FLOAT_EQ(after[i], 0.95f * before[i]);
 }
@@ -196,7 +197,7 @@ TEST(Muon, Learns) {
   EXPECT_LT(last.loss, 1.5);
 }
 
-TEST(Optimizer, IsMadeByAKnownName) {
+TEST(Optimizer, IsCreatedByName) {
   EXPECT_THAT(optimizer_names(), testing::ElementsAre("adamw", "muon"));
   const Model model(small_model());
   EXPECT_THAT([&] { make_optimizer("sgd", model); },
@@ -211,7 +212,7 @@ TEST(Optimizer, IsMadeByAKnownName) {
   EXPECT_NO_THROW(validate(config));
 }
 
-TEST(Optimizer, StaysThatOfTheRun) {
+TEST(Optimizer, CannotChangeDuringARun) {
   Trainer trainer = small_trainer();
   TrainConfig config = trainer.config();
   config.optimizer = "muon";
@@ -219,8 +220,8 @@ TEST(Optimizer, StaysThatOfTheRun) {
               ThrowsMessage<std::invalid_argument>(HasSubstr("expected adamw, which the run began with; found muon")));
 }
 
-// What is planned is what is taken, of every optimizer.
-TEST(Optimizer, TakesWhatItsPlanSays) {
+// Every optimizer allocates what was planned.
+TEST(Optimizer, AllocatesWhatWasPlanned) {
   const Model model(small_model());
   for (const std::string& name : optimizer_names()) {
     const OptimizerPlan plan = plan_optimizer(name, model.infos());

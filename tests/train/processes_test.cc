@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step that 2, 4 or 8 processes share has the bits of one process's. Threads stand for the processes: each has its
-// own model, optimizer and gradient sum, and what they tell each other goes through a Communicator.
+// A step shared by 2, 4 or 8 processes has the same bits as in a single process. Threads stand in for processes: each
+// has its own model, optimizer and gradient sum, and they exchange data through a Communicator.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -17,7 +17,7 @@
 namespace qkv {
 namespace {
 
-// What one process has sent.
+// The data sent by one process.
 struct Sent {
   StepSize size;
   std::vector<double> losses;
@@ -95,7 +95,7 @@ struct Process {
   std::vector<StepReport> reports;
 };
 
-// Three steps of `sequences`, of which each process is given its own, two at a time.
+// Three steps of `sequences`; each process is given its own, two at a time.
 void train(Process& process, const TrainConfig& config, std::int64_t sequences) {
   for (std::int64_t number = 1; number <= 3; ++number) {
     const test::Tokens all =
@@ -136,7 +136,7 @@ void expect_processes_are_one(const ModelConfig& shape, const TrainConfig& confi
   }
 }
 
-TEST(Processes, ShareAStepWithTheBitsOfOne) {
+TEST(Processes, ShareAStepBitForBit) {
   set_num_threads(1);
   for (const auto& [name, shape] : test::tiny_models()) {
     SCOPED_TRACE(name);

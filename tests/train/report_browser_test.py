@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""report.html in Chromium, as a reader meets it: opened over file://, without a network. The numbers it shows are those
-of metrics.jsonl, text that is hostile stays text, keys and pointer work, and it renews itself where the reader is.
+"""report.html in Chromium, opened over file:// without a network: its numbers match metrics.jsonl, hostile text stays text,
+keyboard and pointer work, and it refreshes without losing the reader's place.
 
     report_browser_test.py QKV [FOLDER]
 
-Needs Debian's chromium, chromium-driver and python3-selenium (scripts/install_deps.sh --all); without them it says so
-and exits 77, which CTest reports as skipped. With a FOLDER it leaves screenshots there to be looked at.
+Needs Debian's chromium, chromium-driver and python3-selenium (scripts/install_deps.sh --all); without them it prints
+a message and exits with 77, which CTest reports as skipped. With a FOLDER it saves screenshots there.
 """
 import json
 import math
@@ -37,7 +37,7 @@ TEXTS = ["蒔絵師は硯箱を修復した。", "Внимание — это в
 
 
 def write_run(folder, done, steps, *, resumed=True):
-    """The files of a run; returns what metrics.jsonl holds."""
+    """Writes the files of a run; returns the contents of metrics.jsonl."""
     os.makedirs(folder, exist_ok=True)
     chance, lines = random.Random(7), []
     for step in range(1, done + 1):
@@ -97,12 +97,12 @@ class ReportPage(unittest.TestCase):
 
     def open(self, folder):
         self.browser.get(pathlib.Path(folder, "report.html").as_uri())
-        self.browser.execute_script("sessionStorage.clear(); Storage.prototype.setItem = () => {};")  # a new reader
+        self.browser.execute_script("sessionStorage.clear(); Storage.prototype.setItem = () => {};")  # a new session
         self.browser.get_log("browser")
         self.browser.refresh()
 
     def tearDown(self):
-        self.assertEqual(self.browser.get_log("browser"), [])  # no error, and nothing that the policy had to stop
+        self.assertEqual(self.browser.get_log("browser"), [])  # no error, and nothing blocked by the policy
 
     def colours(self, scheme):
         self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia",
@@ -127,7 +127,7 @@ class ReportPage(unittest.TestCase):
         return self.browser.execute_script(text, *arguments)
 
     def value(self, plot):
-        """What a chart says to somebody who listens: {name: number}, and the step."""
+        """The screen-reader text of a chart: {name: number}, and the step."""
         text = self.find("#plot-" + plot).get_attribute("aria-valuetext")
         step, _, rest = text.partition(": ")
         values = dict(piece.split(" at step ")[0].rsplit(" ", 1) for piece in rest.split(", ") if " " in piece)
@@ -151,10 +151,10 @@ class ReportPage(unittest.TestCase):
         wanted = [[f"{e['step']:,}", f"{e['val_loss']:.4f}", f"{e['bits_per_byte']:.4f}"]
                   for e in reversed(self.lines) if "val_loss" in e]
         self.assertEqual(rows, wanted)
-        self.assertEqual(len(self.texts("#charts .plot svg .line")), 8)  # three of them raw, below the smooth one
+        self.assertEqual(len(self.texts("#charts .plot svg .line")), 8)  # three of them raw, below the smoothed ones
         self.picture("light")
 
-    def test_charts_hold_every_step(self):
+    def test_charts_contain_every_step(self):
         series = self.script("return JSON.parse(document.getElementById('data').textContent).series")
         for key, name in [("loss", "loss"), ("grad_norm", "grad_norm"), ("tokens_per_s", "tokens_per_s"),
                           ("learning_rate", "learning_rate")]:
@@ -163,7 +163,7 @@ class ReportPage(unittest.TestCase):
             for found, (_, number) in zip(series[name]["mean"], wanted):
                 self.assertLess(abs(found - number), 1e-6 * abs(number))
 
-    def test_is_read_by_keys(self):
+    def test_works_with_the_keyboard(self):
         self.keys("loss", Keys.HOME)
         step, values = self.value("loss")
         self.assertEqual((step, values["training"]), (1, f"{self.steps[0]['loss']:.4f}"))
@@ -179,7 +179,7 @@ class ReportPage(unittest.TestCase):
         self.assertFalse(self.find("#whole").is_displayed())
         self.assertEqual(self.value("loss")[0], 1240)
 
-    def test_is_read_by_pointer(self):
+    def test_works_with_the_pointer(self):
         plot = self.find("#plot-loss")
         ActionChains(self.browser).move_to_element(plot).perform()
         step, values = self.value("loss")
@@ -212,13 +212,13 @@ class ReportPage(unittest.TestCase):
         self.assertEqual(shown, [line["sample"].strip() for line in reversed(self.lines) if "sample" in line])
         self.assertEqual(self.find(".group dd").text, HOSTILE)
         self.assertEqual(self.find("#title").text, os.path.basename(self.directory))
-        # The policy of the page stops what would get past the escaping.
+        # The page's policy blocks anything that gets past the escaping.
         self.script("const s = document.createElement('script'); s.textContent = 'window.hacked = 9';"
                     "document.body.append(s); const d = document.createElement('div');"
                     "d.innerHTML = '<img src=x onerror=\"window.hacked=8\">'; document.body.append(d);")
         time.sleep(0.3)
         self.assertEqual(self.script("return window.hacked || 0"), 0)
-        self.assertTrue(self.browser.get_log("browser"), "the browser tells what it stopped")
+        self.assertTrue(self.browser.get_log("browser"), "the browser reports what it blocked")
 
     def test_log_scale_and_smoothing(self):
         line = "return document.querySelector('#plot-loss .line.train:not(.raw)').getAttribute('d')"
@@ -242,8 +242,8 @@ class ReportPage(unittest.TestCase):
         self.assertEqual(self.script("return document.documentElement.scrollWidth"), 390)
         self.picture("phone")
 
-    def test_colours_can_be_told_apart(self):
-        """WCAG 2: text 4.5 to 1, lines 3 to 1, against what they stand on."""
+    def test_colours_are_distinguishable(self):
+        """WCAG 2: a contrast of 4.5 to 1 for text and 3 to 1 for lines, against their background."""
         for scheme in ["light", "dark"]:
             self.colours(scheme)
             colours = dict(zip(["card", "page", "ink", "soft", "accent", "train", "valid", "rate", "norm", "speed", "bad",
@@ -267,12 +267,12 @@ class ReportPage(unittest.TestCase):
             for drawn in ["train", "valid", "rate", "norm", "speed", "bad", "warn"]:
                 self.assertGreaterEqual(contrast(drawn, "card"), 3, (scheme, drawn))
 
-    def test_renews_itself_where_the_reader_is(self):
+    def test_refreshes_without_losing_the_place(self):
         folder, made = os.path.join(self.folder, "live"), os.path.join(self.folder, "made")
         os.makedirs(folder)
 
         def write_live(done):
-            """What `qkv train` writes, but renewed every second."""
+            """The page that `qkv train` writes, but refreshed every second."""
             write_run(made, done, 2000, resumed=False)
             text = pathlib.Path(made, "report.html").read_text(encoding="utf-8").replace('"refresh":0', '"refresh":1')
             text = text.replace('<div class="facts">', '<div class="facts"><input type="checkbox" id="live" checked>', 1)
@@ -291,7 +291,7 @@ class ReportPage(unittest.TestCase):
                 break
         time.sleep(0.2)
         self.assertEqual(self.shown_step(), "500")
-        self.script("document.getElementById('live').checked = false")  # stay, while this test looks
+        self.script("document.getElementById('live').checked = false")  # no more refreshes during the test
         self.assertTrue(self.find("#log").is_selected())
         self.assertEqual(self.find("#span-half").get_attribute("aria-pressed"), "true")
         self.assertTrue(self.script("return document.getElementById('evaluations').open"))
@@ -301,7 +301,7 @@ class ReportPage(unittest.TestCase):
         self.assertEqual(self.shown_step(), "500")
 
     def shown_step(self):
-        """Asked in one go: the page may renew itself between two questions, or during one."""
+        """One query: the page may refresh between two queries, or during one."""
         try:
             return self.script("return document.getElementById('step').textContent")
         except exceptions.WebDriverException:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// report.html: what is read of metrics.jsonl and run.json, while they grow, and of files that nobody vouches for.
+// report.html: reading metrics.jsonl and run.json, while they grow, and from untrusted files.
 #include "qkv/report.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ void append(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary | std::ios::app) << text;
 }
 
-TEST(RunLog, ReadsOnWhereItStopped) {
+TEST(RunLog, ContinuesReadingWhereItStopped) {
   const TestDirectory directory;
   const std::string path = directory / "metrics.jsonl";
   RunLog log(path);
@@ -61,7 +61,7 @@ TEST(RunLog, ReadsOnWhereItStopped) {
   EXPECT_TRUE(log.page().samples[0].repeats);
 }
 
-TEST(RunLog, StartsAgainWhereTheFileWasReplaced) {
+TEST(RunLog, StartsOverIfTheFileWasReplaced) {
   const TestDirectory directory;
   const std::string path = directory / "metrics.jsonl";
   append(path, "{\"step\":1,\"loss\":3}\n{\"step\":2,\"loss\":2}\n");
@@ -72,12 +72,12 @@ TEST(RunLog, StartsAgainWhereTheFileWasReplaced) {
   log.read_new_lines();
   ASSERT_EQ(log.page().losses.buckets().size(), 3U);
   EXPECT_EQ(log.page().losses.buckets()[0].mean(), 7);
-  std::filesystem::resize_file(path, 20);  // cut in place
+  std::filesystem::resize_file(path, 20);  // truncated in place
   log.read_new_lines();
   EXPECT_EQ(log.page().losses.buckets().size(), 1U);
 }
 
-TEST(RunLog, MarksWhatWentWrong) {
+TEST(RunLog, MarksSkippedStepsAndSpikes) {
   const TestDirectory directory;
   const std::string path = directory / "metrics.jsonl";
   append(path,
@@ -92,7 +92,7 @@ TEST(RunLog, MarksWhatWentWrong) {
   EXPECT_EQ(marks[1].marks().at(0).text, "z = 7.2");
 }
 
-TEST(RunLog, LeavesOutWhatIsNoLineOfARun) {
+TEST(RunLog, SkipsInvalidLines) {
   const TestDirectory directory;
   const std::string path = directory / "metrics.jsonl";
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
@@ -106,7 +106,7 @@ TEST(RunLog, LeavesOutWhatIsNoLineOfARun) {
   append(path, "{\"step\":3,\"loss\":\"high\",\"grad_norm\":[1],\"x\":{\"loss\":4},\"learning_rate\":1e400}\n");
   RunLog log(path);
   log.read_new_lines();
-  EXPECT_EQ(log.unreadable_lines(), 13) << "the last has a number that is none";
+  EXPECT_EQ(log.unreadable_lines(), 13) << "the last has an invalid number";
   EXPECT_EQ(log.page().step, 0);
   EXPECT_TRUE(log.page().losses.buckets().empty());
   append(path, "{\"step\":4,\"loss\":\"high\",\"grad_norm\":[1],\"x\":{\"loss\":4}}\n");
@@ -115,7 +115,7 @@ TEST(RunLog, LeavesOutWhatIsNoLineOfARun) {
   EXPECT_TRUE(log.page().losses.buckets().empty());
 }
 
-TEST(RunLog, HoldsFewSamplesOfMany) {
+TEST(RunLog, KeepsAFewOfManySamples) {
   const TestDirectory directory;
   const std::string path = directory / "metrics.jsonl";
   std::string lines;
@@ -192,7 +192,7 @@ TEST(RunReport, FollowsARun) {
     const std::size_t age = html.find("id=\"age\""), written = html.find("\"written\":");
     return html.erase(written, 25).erase(age, 70);
   };
-  EXPECT_EQ(undated(contents(directory / "report.html")), undated(last)) << "regenerated from the files it is the same";
+  EXPECT_EQ(undated(contents(directory / "report.html")), undated(last)) << "the same if regenerated";
 }
 
 TEST(WriteReport, NeedsARun) {
@@ -200,7 +200,7 @@ TEST(WriteReport, NeedsARun) {
   EXPECT_THROW(write_report(directory.path()), FileError);
   EXPECT_THROW(write_report(directory / "none"), FileError);
   append(directory / "metrics.jsonl", "{\"step\":3,\"loss\":2.5}\n");
-  write_report(directory.path());  // a run of an older qkv has no run.json
+  write_report(directory.path());  // a run of an older version has no run.json
   EXPECT_THAT(contents(directory / "report.html"), HasSubstr("id=\"now-loss\">2.5000<"));
 }
 

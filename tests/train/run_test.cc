@@ -25,7 +25,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-TEST(Run, EndsWithTheLastGoodCheckpointWhenTheLossTurnsNaN) {
+TEST(Run, EndsWithTheLastGoodCheckpointWhenTheLossIsNaN) {
   const TestDirectory directory;
   TrainConfig config = full_training();
   config.steps = 40;
@@ -36,7 +36,8 @@ TEST(Run, EndsWithTheLastGoodCheckpointWhenTheLossTurnsNaN) {
   std::int64_t saved = -1;
   observer.on_checkpoint = [&](std::int64_t step) { saved = step; };
   observer.on_step = [&](const StepReport& report) {
-    if (report.step == 7) trainer.model().change_parameters()[0].data()['t' * 16] = std::numeric_limits<float>::quiet_NaN();
+    if (report.step == 7)
+      trainer.model().change_parameters()[0].data()['t' * 16] = std::numeric_limits<float>::quiet_NaN();
   };
   try {
     run_training(trainer, {directory.path()}, observer);
@@ -69,15 +70,15 @@ TEST(Run, CallsForSamplesAndStopsWhenAsked) {
   EXPECT_THAT(checkpoints, ElementsAre(0, 3, 6, 8));
 }
 
-// Checkpoints are written beside the next steps: waits until those that are to be there are whole and nothing else is.
+// Checkpoints are written in parallel with the next steps: waits until exactly these are complete.
 void wait_for(const std::string& path, const std::vector<std::string>& checkpoints) {
   for (int i = 0; i < 10'000 && entries(path + "/checkpoints") != checkpoints; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   ASSERT_EQ(entries(path + "/checkpoints"), checkpoints);
 }
 
-// A run of 10 steps with a checkpoint at each; `trouble` comes after step 4 and goes after step 7. What it wrote before
-// stays loadable, what it could not write is told, and in the end everything is as if nothing had been.
+// A run of 10 steps with a checkpoint at each; `trouble` starts after step 4 and ends after step 7. What was saved
+// before stays loadable, failed saves are reported, and the final result is as if nothing had happened.
 void survives(const std::string& path, const std::function<void()>& trouble, const std::function<void()>& relief,
               const std::string& says) {
   TrainConfig config = full_training();
@@ -117,7 +118,7 @@ void survives(const std::string& path, const std::function<void()>& trouble, con
   EXPECT_EQ(steps_told(path), steps_told(straight.path()));
 }
 
-TEST(Run, GoesOnWhereNoFileMayGrow) {
+TEST(Run, ContinuesWhenNoFileMayGrow) {
   const TestDirectory directory;
   ::signal(SIGXFSZ, SIG_IGN);
   struct rlimit former {};
@@ -130,7 +131,7 @@ TEST(Run, GoesOnWhereNoFileMayGrow) {
       directory.path(), [&] { limit(600); }, [&] { limit(former.rlim_cur); }, "File too large");
 }
 
-TEST(Run, GoesOnWhereTheDiskIsFull) {
+TEST(Run, ContinuesWhenTheDiskIsFull) {
   const TestDirectory directory;
   if (::mount("qkv-test", directory.path().c_str(), "tmpfs", 0, "size=4m") != 0)
     GTEST_SKIP() << "only root can make a small disk";
@@ -146,8 +147,8 @@ TEST(Run, GoesOnWhereTheDiskIsFull) {
   EXPECT_EQ(::umount2(directory.path().c_str(), MNT_DETACH), 0);
 }
 
-TEST(Run, GoesOnWherePermissionIsLost) {
-  const bool root = ::geteuid() == 0;  // who may do anything: be somebody else
+TEST(Run, ContinuesWhenPermissionIsLost) {
+  const bool root = ::geteuid() == 0;  // root may do anything: become another user
   ASSERT_TRUE(!root || ::seteuid(65534) == 0);
   {
     const TestDirectory directory;
@@ -161,7 +162,7 @@ TEST(Run, GoesOnWherePermissionIsLost) {
   ASSERT_TRUE(!root || ::seteuid(0) == 0);
 }
 
-TEST(Run, MakesADirectoryAgainThatWasRemoved) {
+TEST(Run, RecreatesARemovedDirectory) {
   const TestDirectory above;
   const std::string path = above / "run";
   TrainConfig config = full_training();
@@ -171,7 +172,7 @@ TEST(Run, MakesADirectoryAgainThatWasRemoved) {
   Trainer trainer = small_trainer(config);
   std::vector<std::string> warnings;
   TrainObserver observer;
-  observer.on_checkpoint = [&](std::int64_t step) {  // when nothing more of it is being written
+  observer.on_checkpoint = [&](std::int64_t step) {  // when the save is complete
     if (step == 3) fs::remove_all(path);
   };
   observer.on_warning = [&](const std::string& what) { warnings.push_back(what); };
@@ -184,8 +185,8 @@ TEST(Run, MakesADirectoryAgainThatWasRemoved) {
   EXPECT_EQ(Trainer::resume(path, small_data()).steps_done(), 10);
 }
 
-// While a checkpoint is being written, too: whichever of the two comes first.
-TEST(Run, TellsThatTheDirectoryWasRemovedDuringASave) {
+// The same while a checkpoint is being written, whichever finishes first.
+TEST(Run, ReportsARemovedDirectoryDuringASave) {
   for (int turn = 0; turn < 20; ++turn) {
     const TestDirectory above;
     const std::string path = above / "run";
@@ -193,7 +194,7 @@ TEST(Run, TellsThatTheDirectoryWasRemovedDuringASave) {
     std::vector<std::string> warnings;
     TrainObserver observer;
     observer.on_step = [&](const StepReport& report) {
-      if (report.step != 7) return;  // the checkpoint of step 6 is on its way
+      if (report.step != 7) return;  // the checkpoint of step 6 is being written
       std::this_thread::sleep_for(std::chrono::microseconds(50 * turn));
       fs::rename(path, above / "gone");
     };
@@ -204,8 +205,8 @@ TEST(Run, TellsThatTheDirectoryWasRemovedDuringASave) {
   }
 }
 
-// The last checkpoint: with patience it is tried again, without it the error says what stands.
-TEST(Run, TheEndWaitsForRoom) {
+// The last checkpoint: with patience the save is retried, without it the error names the newest one saved.
+TEST(Run, TheLastSaveIsRetried) {
   for (const double patience : {60.0, 0.0}) {
     const TestDirectory directory;
     const std::string checkpoints = directory / "checkpoints";
@@ -225,7 +226,7 @@ TEST(Run, TheEndWaitsForRoom) {
     const auto run = [&] { return run_training(trainer, {directory.path(), 0, 0, 0, patience}, observer); };
     if (patience > 0) {
       EXPECT_TRUE(run());
-      EXPECT_EQ(warnings, 2);  // that it could not be saved, and that it was
+      EXPECT_EQ(warnings, 2);  // that saving failed, and that it then succeeded
       EXPECT_EQ(Trainer::resume(directory.path(), small_data()).steps_done(), 10);
     } else {
       EXPECT_THAT(run, ThrowsMessage<FileError>(HasSubstr("the checkpoint of step 9")));
@@ -247,7 +248,7 @@ TEST(Run, IsSavedWhenTheObserverThrows) {
   EXPECT_EQ(Trainer::resume(directory.path(), small_data()).steps_done(), 5);
 }
 
-TEST(RunDirectory, TellsARunFromOtherThings) {
+TEST(RunDirectory, DistinguishesRunsFromOtherDirectories) {
   const TestDirectory directory;
   EXPECT_EQ(inspect_run_directory(directory / "none"), RunDirectory::absent);
   EXPECT_EQ(inspect_run_directory(directory.path()), RunDirectory::unfinished_start);
@@ -258,10 +259,10 @@ TEST(RunDirectory, TellsARunFromOtherThings) {
   std::ofstream(directory / "tokens.bin.77-0.tmp") << "x";
   EXPECT_EQ(inspect_run_directory(directory.path()), RunDirectory::unfinished_start);
   std::ofstream(directory / "checkpoints/diary.txt") << "x";
-  EXPECT_EQ(inspect_run_directory(directory.path()), RunDirectory::occupied) << "somebody's file";
+  EXPECT_EQ(inspect_run_directory(directory.path()), RunDirectory::occupied) << "a user's file";
   fs::remove(directory / "checkpoints/diary.txt");
   std::ofstream(directory / "config.json") << "x";
-  EXPECT_EQ(inspect_run_directory(directory.path()), RunDirectory::occupied) << "somebody's model";
+  EXPECT_EQ(inspect_run_directory(directory.path()), RunDirectory::occupied) << "a user's model";
   fs::remove(directory / "config.json");
   std::ofstream(directory / "novel.txt") << "x";
   EXPECT_EQ(inspect_run_directory(directory.path()), RunDirectory::occupied);
@@ -269,7 +270,7 @@ TEST(RunDirectory, TellsARunFromOtherThings) {
   EXPECT_EQ(inspect_run_directory(directory.path()), RunDirectory::resumable);
 }
 
-TEST(RunDirectory, IsHeldByOneProcessAtATime) {
+TEST(RunDirectory, IsLockedByOneProcessAtATime) {
   const TestDirectory directory;
   Trainer trainer = small_trainer(full_training()), other = small_trainer(full_training());
   TrainObserver observer;

@@ -29,7 +29,7 @@ TEST(Schedule, WarmsUpInEqualSteps) {
   }
 }
 
-TEST(Schedule, CosineIsHalfWayDownInTheMiddle) {
+TEST(Schedule, CosineIsHalfwayDownInTheMiddle) {
   const TrainConfig c = config(Schedule::cosine);
   EXPECT_DOUBLE_EQ(learning_rate_at(c, 60), 0.6);
   EXPECT_NEAR(learning_rate_at(c, 35), 0.2 + 0.8 * (1 + std::sqrt(0.5)) / 2, 1e-15);
@@ -55,7 +55,7 @@ TEST(Schedule, WsdFallsInTheLastFifth) {
 
 TEST(Schedule, ConstantStays) { EXPECT_DOUBLE_EQ(learning_rate_at(config(Schedule::constant), 110), 1.0); }
 
-TEST(Schedule, EndsWhereItIsTold) {
+TEST(Schedule, EndsAtTheGivenStep) {
   TrainConfig c = config(Schedule::cosine);
   c.steps = 500;
   c.decay_steps = 110;
@@ -63,7 +63,7 @@ TEST(Schedule, EndsWhereItIsTold) {
   EXPECT_DOUBLE_EQ(learning_rate_at(c, 111), 0.2);
 }
 
-TEST(Schedule, DerivesWhatIsNotGiven) {
+TEST(Schedule, DerivesMissingValues) {
   TrainConfig c = config(Schedule::cosine);
   c.steps = 100;
   c.min_lr = -1;
@@ -87,19 +87,19 @@ TEST(Schedule, WarmUpLongerThanTheRunOnlyWarmsUp) {
   EXPECT_DOUBLE_EQ(learning_rate_at(c, 110), 110.0 / 401);
 }
 
-TEST(Schedule, NamesGoThereAndBack) {
+TEST(Schedule, NamesRoundTrip) {
   for (const char* name : {"cosine", "linear", "wsd", "constant"}) EXPECT_EQ(to_string(schedule_from(name)), name);
   EXPECT_THROW(schedule_from("Cosine"), std::invalid_argument);
 }
 
-// The rate of every step from `step` on, the highest of them by search.
+// The highest rate from `step` on, by searching all steps.
 double highest_by_search(const TrainConfig& c, std::int64_t step) {
   double highest = 0;
   for (std::int64_t i = step; i <= c.steps; ++i) highest = std::max(highest, learning_rate_at(c, i));
   return highest;
 }
 
-TEST(Schedule, HighestRateIsThatOfASearch) {
+TEST(Schedule, HighestRateMatchesASearch) {
   for (const Schedule schedule : {Schedule::cosine, Schedule::linear, Schedule::wsd, Schedule::constant}) {
     for (const std::int64_t warmup : {0, 1, 10, 200}) {
       for (const std::int64_t decay : {0, 50, 500}) {
@@ -115,12 +115,12 @@ TEST(Schedule, HighestRateIsThatOfASearch) {
 
 TEST(Schedule, NeverRisesAboveThePeak) {
   TrainConfig c = config(Schedule::cosine);
-  c.min_lr = 10;  // validate() refuses it; a run of an older version may have it
+  c.min_lr = 10;  // validate() refuses it, but a run of an older version may have it
   for (std::int64_t step = 1; step <= c.steps; ++step) EXPECT_LE(learning_rate_at(c, step), 1.0) << step;
 }
 
-// A run of 100 steps with every number of steps done goes on to every number of steps: no step has a rate above what
-// was planned from the last step done on.
+// Resumes a run of 100 steps after any number of them, with any new number of steps: no later step exceeds the highest
+// rate that was still planned.
 TEST(Schedule, MoreStepsNeverRaiseTheRateOfAResumedRun) {
   for (const Schedule schedule : {Schedule::cosine, Schedule::linear, Schedule::wsd, Schedule::constant}) {
     for (const std::int64_t warmup : {-1, 0, 20}) {
@@ -149,18 +149,18 @@ TEST(Schedule, MoreStepsNeverRaiseTheRateOfAResumedRun) {
 TEST(Schedule, MoreStepsStretchWhatDoesNotRise) {
   TrainConfig planned = config(Schedule::wsd), longer = planned;
   longer.steps = 400;
-  EXPECT_FALSE(keep_planned_schedule(planned, 50, longer));  // still at the peak: the decay comes later
+  EXPECT_FALSE(keep_planned_schedule(planned, 50, longer));  // still at the peak: the decay starts later
   EXPECT_DOUBLE_EQ(learning_rate_at(longer, 300), 1.0);
   planned.schedule = longer.schedule = Schedule::cosine;
   EXPECT_TRUE(keep_planned_schedule(planned, 110, longer));
   EXPECT_DOUBLE_EQ(learning_rate_at(longer, 111), 0.2);
   longer = planned;
-  longer.learning_rate = 2;  // asked for: not the number of steps
+  longer.learning_rate = 2;  // requested, not caused by the number of steps
   EXPECT_FALSE(keep_planned_schedule(planned, 50, longer));
   EXPECT_TRUE(rate_rises(planned, 50, longer));
 }
 
-TEST(TrainConfig, RefusesWhatMakesNoSense) {
+TEST(TrainConfig, RefusesInvalidValues) {
   const auto refused = [](auto change, const char* name) {
     TrainConfig c;
     change(c);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model small enough that a step takes a millisecond, and text for it.
+// A model so small that a step takes a millisecond, and text for it.
 #pragma once
 
 #include <string>
@@ -32,7 +32,7 @@ inline TrainConfig small_training() {
   return config;
 }
 
-// With everything that a run may do on the way.
+// With every optional feature of a run.
 inline TrainConfig full_training() {
   TrainConfig config = small_training();
   config.eval_interval = 4;
@@ -52,14 +52,14 @@ inline Trainer small_trainer(const TrainConfig& config = small_training()) {
   return Trainer(Model(small_model(), config.seed), Tokenizer::bytes(), small_data(), config);
 }
 
-// All parameters one after another.
+// All parameters, concatenated.
 inline std::vector<float> weights(Trainer& trainer) {
   std::vector<float> all;
   for (const Tensor& p : trainer.model().parameters()) all.insert(all.end(), p.data(), p.data() + p.size());
   return all;
 }
 
-// The optimizer's tensors whose names begin so, one after another.
+// The optimizer's tensors whose names have this prefix, concatenated.
 inline std::vector<float> moments(const Trainer& trainer, const std::string& prefix) {
   std::vector<float> all;
   for (const OptimizerTensor& own : trainer.optimizer().state())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory of its own for a test, gone when the test is over.
+// A temporary directory for a test, removed when the test ends.
 #pragma once
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""qkv train as people run it: resuming, interrupts, kills, full disks, bad input. Usage: train_cli_test.py QKV"""
+"""qkv train on the command line: resuming, interrupts, kills, full disks, bad input. Usage: train_cli_test.py QKV"""
 
 import itertools
 import json
@@ -23,7 +23,7 @@ SMALL = ["--n-layer", "1", "--n-head", "2", "--d-model", "16", "--ctx-len", "16"
 
 
 def processor_levels():
-    """What QKV_CPU may be here, as the program says it."""
+    """The values of QKV_CPU that the program accepts here."""
     done = subprocess.run([QKV, "--version"], env={**os.environ, "QKV_CPU": "?"}, stderr=subprocess.PIPE)
     return re.search(r"\(([^)]*)\)", done.stderr.decode()).group(1).split(", ")
 
@@ -64,7 +64,7 @@ class TrainTest(unittest.TestCase):
         return self.run_qkv(self.command(out, *options, data=data), status, **more)
 
     def fails(self, out, *options, says, status=1, data=None, **more):
-        """One line on standard error that starts with the program's name and holds what `says` says."""
+        """Expects one line on standard error that starts with the program's name and contains `says`."""
         done = self.train(out, *options, status=status, data=data, **more)
         lines = [line for line in done.err.splitlines() if line]
         self.assertEqual(len(lines), 1, done.err)
@@ -93,7 +93,7 @@ class TrainTest(unittest.TestCase):
 
 
 class Run(TrainTest):
-    def test_leaves_a_model_to_pass_on(self):
+    def test_leaves_a_loadable_model(self):
         done = self.train("out", "--steps", "12", "--checkpoint-interval", "5", "--log-interval", "4")
         self.assertEqual(sorted(os.listdir(self.path("out"))),
                          ["best", "checkpoints", "config.json", "metrics.jsonl", "model.safetensors", "report.html",
@@ -131,8 +131,8 @@ class Run(TrainTest):
         self.assertEqual(sorted(samples), [2, 4])
         self.assertTrue(all(text.startswith("in the") for text in samples.values()), samples)
 
-    def test_tells_when_samples_run_in_circles(self):
-        # A model that has seen nothing but one line writes nothing else.
+    def test_reports_repetitive_samples(self):
+        # A model trained only on one repeated line generates nothing else.
         data = self.write("line.txt", "round and round\n" * 400)
         done = self.train("out", "--steps", "150", "--learning-rate", "1e-2", "--sample-interval", "150", "--d-model", "32",
                           "--sample-tokens", "180", "--sample-prompt", "round", "--ctx-len", "192", data=data)
@@ -168,7 +168,7 @@ class Run(TrainTest):
         self.assertIn(b"training [", seen)
         self.assertIn(b" left", seen)
 
-    def test_learns_its_tokens(self):
+    def test_trains_its_tokenizer(self):
         done = self.train("out", "--steps", "2", "--tokenizer", "bpe:280")
         self.assertIn("BPE, 280 tokens", done.out)
         with open(self.path("out/config.json")) as file:
@@ -177,7 +177,7 @@ class Run(TrainTest):
         self.assertIn("vocabulary 280", other.out)
         self.assertEqual(self.read("out", "model.safetensors"), self.read("other", "model.safetensors"))
 
-    def test_takes_bytes_as_they_come(self):
+    def test_accepts_any_bytes(self):
         data = self.write("bytes", bytes(range(256)) * 8 + b"\0\0\xff\xfe\xc0\x80")
         self.train("out", "--steps", "2", "--format", "text", data=data)
         self.train("bpe", "--steps", "2", "--tokenizer", "bpe:270", "--format", "text", data=data)
@@ -192,7 +192,7 @@ class Run(TrainTest):
 
 
 class Computing(TrainTest):
-    def test_types_of_operands(self):
+    def test_compute_dtypes(self):
         losses = {}
         for dtype in "f32", "bf16":
             done = self.train(dtype, "--steps", "4", "--dtype", dtype)
@@ -201,7 +201,7 @@ class Computing(TrainTest):
                 self.assertIn(f"compute: {dtype}, ", done.out)
         self.assertAlmostEqual(losses["f32"][-1], losses["bf16"][-1], delta=0.05)
 
-    def test_a_processor_without_bf16_trains_in_f32_and_says_so(self):
+    def test_a_processor_without_bf16_trains_in_f32_and_reports_it(self):
         plain = {**os.environ, "QKV_CPU": "portable"}
         done = self.train("asked", "--steps", "3", "--dtype", "bf16", env=plain)
         self.assertIn("no bf16 instructions; training in f32", done.err)
@@ -219,7 +219,7 @@ class Computing(TrainTest):
         self.train("dropped_in_parts", "--resume", data=self.data)
         self.assertEqual(self.read("dropped_in_parts", "model.safetensors"), weights["dropped"])
 
-    def test_a_profile_tells_where_the_time_went(self):
+    def test_a_profile_shows_where_the_time_went(self):
         out = self.train("model", "--steps", "3", "--profile").out
         for part in "attention", "projections", "mlp", "norms", "head_and_loss", "optimizer", "data", "step":
             self.assertRegex(out, rf"(?m)^{part} +[0-9.]+")
@@ -244,7 +244,7 @@ class Resume(TrainTest):
         self.run_qkv([QKV, "train", "--out", self.path("broken"), "--resume", "-t", "1"])
         self.assert_same_run("straight", "broken")
 
-    def test_a_constant_rate_goes_on_from_a_shorter_run(self):
+    def test_a_constant_rate_resumes_from_a_shorter_run(self):
         constant = ["--schedule", "constant", "--warmup-steps", "3"]
         self.train("straight", "--steps", "40", *constant)
         self.train("broken", "--steps", "17", *constant)
@@ -255,7 +255,7 @@ class Resume(TrainTest):
         lines = [json.loads(line) for line in self.read(out, "metrics.jsonl").decode().splitlines()]
         return [line["learning_rate"] for line in lines if "learning_rate" in line]
 
-    def test_a_resumed_schedule_never_rises_in_silence(self):
+    def test_a_resumed_schedule_never_rises_silently(self):
         self.fails("out", "--steps", "4", "--learning-rate", "1e-4", "--min-lr", "1e-3", status=2,
                    says="--min-lr must be at most the --learning-rate, 1e-04; found 0.001")
         self.train("out", "--steps", "10", "--learning-rate", "1e-3", "--min-lr", "1e-4")
@@ -271,7 +271,7 @@ class Resume(TrainTest):
         self.assertNotIn("note: the learning rate", done.out)
         self.assertAlmostEqual(self.rates("derived")[-1], 1e-6, places=12)
 
-    def test_interrupting_finishes_the_step_saves_and_says_so(self):
+    def test_interrupting_finishes_the_step_saves_and_reports_it(self):
         self.train("straight", "--steps", "3000", "--eval-interval", "0")
         for number in (signal.SIGINT, signal.SIGTERM):
             out = f"broken{int(number)}"
@@ -312,7 +312,7 @@ class Resume(TrainTest):
         for line in process.stdout:
             if line.startswith(b"step"):
                 break
-        os.kill(process.pid, signal.SIGSTOP)  # both wait for it
+        os.kill(process.pid, signal.SIGSTOP)  # both signals are pending
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
         os.kill(process.pid, signal.SIGCONT)
@@ -340,7 +340,7 @@ class Resume(TrainTest):
         self.train("killed", *options, "--resume")
         self.assert_same_run("straight", "killed")
 
-    def test_says_what_cannot_be_resumed(self):
+    def test_reports_what_cannot_be_resumed(self):
         self.fails("none", "--steps", "3", "--resume", says="no checkpoint to resume from")
         self.train("out", "--steps", "3")
         other = self.write("other.txt", text(5999))
@@ -358,7 +358,7 @@ class Options(TrainTest):
     def test_configuration_file_and_command_line_agree(self):
         self.train("options", "--steps", "5", "--learning-rate", "0.01", "--tied-head")
         self.run_qkv(self.config("""
-# as nanoGPT has them
+# nanoGPT option names
 max_iters = 5
 n_layer = 1
 n_head = 2
@@ -413,7 +413,7 @@ class BadInput(TrainTest):
         self.assertFalse(os.path.exists(self.path("out")))
 
     def test_short_text(self):
-        for size in (5, 16, 17):  # a context of 16; 17 bytes leave 16 to train on
+        for size in (5, 16, 17):  # a context of 16; 17 bytes leave 16 for training
             self.fails("out", "--steps", "1", says="17", data=self.write("short", text(size)))
         self.assertFalse(os.path.exists(self.path("out")))
         self.fails("out", "--steps", "1", "--tokenizer", "bpe:280", says="17", data=self.write("short", "a word " * 6))
@@ -461,7 +461,7 @@ class BadInput(TrainTest):
         before = {name: self.read("out/checkpoints", name, "optimizer.safetensors") for name in self.checkpoints("out")}
         size = os.path.getsize(self.path("out/checkpoints/step-000006/optimizer.safetensors"))
 
-        def limit():  # no file may grow past this: writing fails as it does on a full disk
+        def limit():  # files cannot grow past this: writing fails as on a full disk
             resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, size // 2))
 
         done = self.train("out", "--resume", "--save-patience", "0", status=1, preexec_fn=limit)
@@ -479,7 +479,7 @@ class BadInput(TrainTest):
         self.fails("fresh", "--steps", "2", says="cannot be written", preexec_fn=limit)
         self.assertFalse(os.path.exists(self.path("fresh")))
 
-    def test_goes_on_without_a_page(self):
+    def test_continues_without_a_report(self):
         self.train("out", "--steps", "4", "--stop-after", "2")
         os.remove(self.path("out/report.html"))
         os.mkdir(self.path("out/report.html"))
@@ -514,7 +514,7 @@ class BadInput(TrainTest):
             os.truncate(self.path(f"out/checkpoints/{name}/config.json"), 10)
         self.fails("out", "--resume", says=["no usable checkpoint", "step-000012/config.json"])
 
-    def test_a_start_that_was_killed_begins_again(self):
+    def test_a_killed_start_begins_again(self):
         os.makedirs(self.path("out/checkpoints/step-000000.8388607-1.tmp"))
         self.write("out/checkpoints/step-000000.8388607-1.tmp/model.safetensors", "half")
         self.write("out/tokens.bin.8388607-0.tmp", "half")
@@ -522,7 +522,7 @@ class BadInput(TrainTest):
         self.assertEqual(self.checkpoints("out"), sorted(os.listdir(self.path("out/checkpoints"))))
         self.assertNotIn("tokens.bin.8388607-0.tmp", os.listdir(self.path("out")))
 
-    def test_the_memory_told_is_the_memory_taken(self):
+    def test_reported_memory_matches_memory_used(self):
         sizes = ["--n-layer", "4", "--n-head", "6", "--d-model", "384", "--ctx-len", "256", "--batch-size", "4"]
         levels = [os.environ.get("QKV_CPU", ""), "avx2" if "avx2" in processor_levels() else "portable"]
         options = (["--dtype", "f32"], ["--dtype", "f32", "--recompute"], ["--dtype", "auto"],
@@ -542,14 +542,14 @@ class BadInput(TrainTest):
             self.assertLess(abs(told / taken - 1), 0.1, f"{level} {more}: {told} GB told, {taken} GB taken")
             shutil.rmtree(self.path("out"))
 
-    def test_too_little_memory_is_said_before_anything_is_done(self):
+    def test_too_little_memory_is_reported_at_the_start(self):
         started = time.monotonic()
         self.fails("out", "--steps", "1", "--n-layer", "1000", "--d-ff", "100000000",
                    says=["not enough memory", "a step needs", "GB", "use a smaller model"])
         self.assertLess(time.monotonic() - started, 100)
         self.assertFalse(os.path.exists(self.path("out")))
 
-    def test_a_loss_that_turns_nan(self):
+    def test_a_loss_that_becomes_nan(self):
         done = self.fails("out", "--steps", "40", "--learning-rate", "1e38", "--grad-clip", "0", "--warmup-steps", "0",
                           says=["NaN", "step ", "checkpoint of step"])
         self.assertIn("skipped", done.out)

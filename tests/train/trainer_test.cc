@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// Four sequences of which the first has one real target and the second three, the way padded texts come.
+// Four sequences; the first has one target and the second three, as in padded texts.
 struct PaddedBatch {
   std::vector<std::int32_t> tokens{7, 8, 9, 10, 20, 21, 22, 23};
   std::vector<std::int32_t> targets{8, -1, -1, -1, 21, 22, 23, -1};
@@ -26,7 +26,7 @@ struct PaddedBatch {
   }
 };
 
-TEST(Trainer, AccumulationWeighsEveryTargetAlike) {
+TEST(Trainer, AccumulationWeighsEveryTargetEqually) {
   const PaddedBatch data;
   Trainer whole = small_trainer(), parts = small_trainer();
   const double first = whole.model().loss(data.rows(0, 1)).mean(), second = whole.model().loss(data.rows(1, 1)).mean();
@@ -56,7 +56,7 @@ TEST(Trainer, AStepWithoutTargetsChangesNothing) {
   EXPECT_EQ(weights(trainer), before);
 }
 
-TEST(Trainer, BeginsAtTheLossOfAGuess) {
+TEST(Trainer, StartsAtTheLossOfARandomGuess) {
   Trainer trainer = small_trainer();
   EXPECT_NEAR(trainer.step().loss, std::log(257), 0.02 * std::log(257));
 }
@@ -78,12 +78,12 @@ TEST(Trainer, Learns) {
   EXPECT_EQ(trainer.best_step(), 200);
 }
 
-TEST(Trainer, EvaluatesTheWholeValidationPartIfAskedTo) {
+TEST(Trainer, EvaluatesTheWholeValidationPartIfRequested) {
   TrainConfig config = small_training();
   config.eval_iters = 0;
   Trainer trainer = small_trainer(config);
   const EvalReport report = trainer.evaluate();
-  EXPECT_EQ(report.tokens, 99);  // all but the first, in 9 windows of which the last is short
+  EXPECT_EQ(report.tokens, 99);  // all but the first, in 9 windows; the last is short
   const TokenPart& part = trainer.data().validation();
   Loss sum;
   for (std::int64_t start = 0; start < 99; start += 12) {
@@ -95,8 +95,8 @@ TEST(Trainer, EvaluatesTheWholeValidationPartIfAskedTo) {
   }
   EXPECT_EQ(sum.count, 99);
   EXPECT_NEAR(report.loss, sum.mean(), 1e-5);
-  EXPECT_NEAR(report.bits_per_byte, report.loss / std::numbers::ln2, 1e-12);  // a byte a token here
-  EXPECT_FALSE(trainer.evaluate().best) << "the same loss is no better one";
+  EXPECT_NEAR(report.bits_per_byte, report.loss / std::numbers::ln2, 1e-12);  // one token per byte here
+  EXPECT_FALSE(trainer.evaluate().best) << "an equal loss is not better";
 }
 
 TEST(Trainer, ClipsTheGradient) {
@@ -127,7 +127,7 @@ TEST(Trainer, SkipsAStepWithNaN) {
   Trainer trainer = small_trainer();
   trainer.step();
   const Model::ParameterAccess access = trainer.model().change_parameters();
-  float& weight = access[0].data()['t' * 16];  // of a token that every window holds
+  float& weight = access[0].data()['t' * 16];  // of a token that occurs in every window
   const float good = weight;
   weight = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> before = moments(trainer, "adamw.m.");
@@ -159,7 +159,7 @@ TEST(Trainer, EndsAfterTooManyBadSteps) {
   }
 }
 
-TEST(Trainer, RefusesDataThatDoesNotFit) {
+TEST(Trainer, RefusesMismatchedData) {
   const auto with = [](const TokenDataset& data) {
     Trainer(Model(small_model()), Tokenizer::bytes(), data, small_training());
   };

@@ -15,13 +15,13 @@ namespace {
 
 ModelConfig andrea() { return preset("andrea-120m").resolved(); }
 
-TEST(TrainingMemory, CountsWhatIsKnown) {
+TEST(TrainingMemory, CountsKnownBuffers) {
   const ModelConfig c = andrea();
   const TrainingMemory f32 = training_memory(c, {.batch_size = 1, .threads = 1});
   EXPECT_EQ(f32.weights, parameter_count(c) * 4);
   EXPECT_EQ(f32.moments, parameter_count(c) * 8);
   EXPECT_EQ(f32.gradients, f32.weights) << "one sequence: no partial sums";
-  // Matrices in two directions where they are packed; the vocabulary of 8449 counts as 8512.
+  // Matrices in two layouts where they are packed; the vocabulary of 8449 is padded to 8512.
   const auto copies = [](DType operand) { return packed_products(operand) ? 2 : 1; };
   const std::int64_t elements = matrix_parameters(c) + 768 * (8512 - 8449);
   EXPECT_EQ(f32.operands, copies(DType::f32) * 4 * elements);
@@ -34,7 +34,7 @@ TEST(TrainingMemory, CountsWhatIsKnown) {
   EXPECT_EQ(again.total() - again.activations, bf16.total() - bf16.activations);
 }
 
-TEST(TrainingMemory, CountsTheOptimizerThatIsAskedFor) {
+TEST(TrainingMemory, CountsTheChosenOptimizer) {
   const ModelConfig c = andrea();
   TrainingShape shape{.batch_size = 1, .saves = true, .threads = 1};
   const TrainingMemory adamw = training_memory(c, shape);
@@ -66,7 +66,7 @@ TEST(TrainingMemory, CountsAdaptersAndTheMatricesTheyChange) {
   EXPECT_EQ(memory.copy, 0);
 }
 
-// Sequences of one pass are counted up to 2048 tokens; more of them follow one after the other.
+// The sequences of one pass count up to 2048 tokens; the rest are processed afterwards.
 TEST(TrainingMemory, GrowsWithTheTokensOfAPass) {
   const ModelConfig c = andrea();
   const auto activations = [&](std::int64_t batch) { return training_memory(c, {.batch_size = batch}).activations; };
@@ -76,7 +76,7 @@ TEST(TrainingMemory, GrowsWithTheTokensOfAPass) {
   EXPECT_EQ(training_memory(c, {.batch_size = 4, .ctx_len = 256}).activations, activations(1));
 }
 
-// The tokens of a step and their targets are held at once: of very many short sequences they are most of all.
+// The tokens of a step and their targets are all in memory: with very many short sequences they dominate.
 TEST(TrainingMemory, CountsTheTokensOfAStep) {
   ModelConfig c = andrea();
   c.ctx_len = 16;
@@ -89,7 +89,7 @@ TEST(TrainingMemory, CountsTheTokensOfAStep) {
   EXPECT_THROW(work(std::int64_t{1} << 40, 1), std::invalid_argument);
 }
 
-TEST(TrainingMemory, FindsWhatWouldFit) {
+TEST(TrainingMemory, FindsABatchThatFits) {
   const ModelConfig c = andrea();
   const TrainingShape asked{.batch_size = 2, .threads = 1};
   const std::int64_t two = training_memory(c, asked).total();
@@ -99,7 +99,7 @@ TEST(TrainingMemory, FindsWhatWouldFit) {
   EXPECT_EQ(one->batch_size, 1);
   EXPECT_EQ(one->grad_accum, 2);
   EXPECT_LE(training_memory(c, *one).total(), two - 1);
-  // Below the least of all batches: more micro-batches may cost partial sums of gradients.
+  // Smaller than the smallest batch: more micro-batches may need partial gradient sums.
   const auto least = [&](bool recompute) {
     std::int64_t bytes = INT64_MAX;
     for (const std::int64_t batch : {1, 2}) {
@@ -118,7 +118,7 @@ TEST(TrainingMemory, FindsWhatWouldFit) {
   EXPECT_FALSE(training_shape_within(c, asked, parameter_count(c) * 16));
 }
 
-TEST(TrainingMemory, RefusesWhatCannotBeCounted) {
+TEST(TrainingMemory, RefusesInvalidSizesAndOverflow) {
   EXPECT_THROW(training_memory(andrea(), {.batch_size = 0}), std::invalid_argument);
   EXPECT_THROW(training_memory(andrea(), {.grad_accum = 0}), std::invalid_argument);
   ModelConfig c;
@@ -130,7 +130,7 @@ TEST(TrainingMemory, RefusesWhatCannotBeCounted) {
   EXPECT_NO_THROW(training_memory(andrea(), {.batch_size = std::int64_t{1} << 40}));
 }
 
-TEST(TrainingMemory, TheProcessCanHaveSome) { EXPECT_GT(memory_for_this_process(), 1 << 20); }
+TEST(TrainingMemory, TheProcessHasMemory) { EXPECT_GT(memory_for_this_process(), 1 << 20); }
 
 }  // namespace
 }  // namespace qkv

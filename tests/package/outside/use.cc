@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention, a model, and an exception that is caught on this side of the library.
+// Attention, a model, and an exception that is caught outside the library.
 #include <qkv/qkv.h>
 #include <qkv_c.h>
 
@@ -11,7 +11,7 @@ int main() {
   qkv::Tensor q({1, 1, 2, 1}), v({1, 1, 2, 1});
   v.data()[0] = 1;
   v.data()[1] = 3;
-  const qkv::Tensor out = qkv::attention(q, q, v);  // both keys weigh alike
+  const qkv::Tensor out = qkv::attention(q, q, v);  // both keys have the same weight
   qkv::ModelConfig config;
   config.n_layer = 1;
   config.vocab_size = 257;
